@@ -10,7 +10,8 @@ from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import addresses_in_scope, scope_condition
 from poisonadmin.core.queries.destination_ids import destinations_seen
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import all_given, bounded, fetch, fetch_values
+from poisonadmin.core.queries.rows import bounded, fetch, fetch_values
+from poisonadmin.core.queries.sql import Sql, all_given
 from poisonadmin.messages.queries.counts import ByState, by_state_of_each
 from poisonadmin.messages.queries.dead_letter_queues import queues_under
 from poisonadmin.policies.domain.resolution import Resolved
@@ -81,8 +82,8 @@ def list_addresses(
     with bounded():
         where, parameters = all_given(
             {
-                "a.id = ANY(%s)": addresses_in_scope(principal, patterns),
-                "a.status = ANY(%s)": list(statuses) or None,
+                "a.id = ANY({value})": addresses_in_scope(principal, patterns),
+                "a.status = ANY({value})": list(statuses) or None,
             }
         )
         seen, own = destinations_seen(principal, "d.id")
@@ -94,11 +95,14 @@ def list_addresses(
 def names_holding(text: str, *, principal: Principal, limit: int) -> list[str]:
     """Return the first addresses in scope whose name holds the text, in any case; those that begin with it first."""
     principal.require(Permission.READ)
-    scope, parameters = scope_condition(principal, "id")
     return fetch_values(
-        f"""SELECT name FROM address WHERE strpos(lower(name), lower(%s)) > 0 AND {scope}
-            ORDER BY NOT starts_with(lower(name), lower(%s)), name LIMIT %s""",  # noqa: S608
-        [text, *parameters, text, limit],
+        Sql(
+            """SELECT name FROM address WHERE strpos(lower(name), lower({text})) > 0 AND {scope}
+            ORDER BY NOT starts_with(lower(name), lower({text})), name LIMIT {limit}""",
+            text=text,
+            scope=scope_condition(principal, "id"),
+            limit=limit,
+        )
     )
 
 

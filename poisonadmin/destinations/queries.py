@@ -12,6 +12,7 @@ from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.destination_ids import destinations_seen
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import Versioned, fetch, fetch_one
+from poisonadmin.core.queries.sql import Sql
 
 _KEY = Key(("d.name",), (str,), descending=False)
 
@@ -47,29 +48,20 @@ class DestinationRow(Versioned):
         return f"{self.config.get('method', 'POST')} {self.config.get('url', '')}"
 
 
-_SELECT = """SELECT d.id, d.name, d.owner, d.kind, d.config,
- ARRAY(SELECT jsonb_object_keys(d.secrets) ORDER BY 1) AS secret_names,
- d.max_rate_per_second, d.is_enabled, d.slowed_by,
- (SELECT count(*) FROM address a WHERE a.destination_id = d.id AND {scope}) AS address_count,
- d.version, d.created_at, d.updated_at FROM destination d"""
-
-
 def list_destinations(
     *, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT
 ) -> Page[DestinationRow]:
     """Return one page by name, of those whose owner pattern lies within the caller's scope."""
     principal.require(Permission.READ)
-    sql, parameters = _in_scope(principal)
-    return fetch_page(DestinationRow, sql, parameters, window(cursor, limit, _KEY))
+    return fetch_page(DestinationRow, _in_scope(principal), page=window(cursor, limit, _KEY))
 
 
 def get_destination(name: str, *, principal: Principal) -> DestinationRow:
     """Return the destination; raise NotFound, also out of scope: policies that name it do not bring it into scope."""
     principal.require(Permission.READ)
-    sql, parameters = _in_scope(principal)
     found = None
     if "\x00" not in name:
-        found = fetch_one(DestinationRow, f"{sql} AND d.name = %s", [*parameters, name])
+        found = fetch_one(DestinationRow, _in_scope(principal) + Sql("AND d.name = {name}", name=name))
     if found is None:
         raise NotFound(f"There is no destination {name[:100]}.")
     return found
@@ -86,16 +78,27 @@ class AddressStatusRow:
 def addresses_of(destination_id: int, *, principal: Principal, limit: int = 200) -> list[AddressStatusRow]:
     """Return the first addresses, by name, that deliver to the destination and that the principal may see."""
     principal.require(Permission.READ)
-    scope, parameters = scope_condition(principal, "a.id")
     return fetch(
         AddressStatusRow,
-        f"SELECT a.name, a.status FROM address a WHERE a.destination_id = %s AND {scope} ORDER BY a.name LIMIT %s",  # noqa: S608
-        [destination_id, *parameters, limit],
+        Sql(
+            """SELECT a.name, a.status FROM address a
+            WHERE a.destination_id = {id} AND {scope} ORDER BY a.name LIMIT {limit}""",
+            id=destination_id,
+            scope=scope_condition(principal, "a.id"),
+            limit=limit,
+        ),
     )
 
 
-def _in_scope(principal: Principal) -> tuple[str, list[Any]]:
+def _in_scope(principal: Principal) -> Sql:
     """Return the query of the destinations in scope, each with its addresses in scope counted."""
-    scope, addresses = scope_condition(principal, "a.id")
-    seen, visible = destinations_seen(principal, "d.id")
-    return f"{_SELECT.format(scope=scope)} WHERE {seen}", [*addresses, *visible]
+    return Sql(
+        """SELECT d.id, d.name, d.owner, d.kind, d.config,
+ ARRAY(SELECT jsonb_object_keys(d.secrets) ORDER BY 1) AS secret_names,
+ d.max_rate_per_second, d.is_enabled, d.slowed_by,
+ (SELECT count(*) FROM address a WHERE a.destination_id = d.id AND {scope}) AS address_count,
+ d.version, d.created_at, d.updated_at FROM destination d
+        WHERE {seen}""",
+        scope=scope_condition(principal, "a.id"),
+        seen=destinations_seen(principal, "d.id"),
+    )

@@ -9,6 +9,7 @@ from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.core.queries.sql import Sql, all_of, any_of, join, name, names
 
 ROOT = Path(__file__).resolve().parents[2]
+OWN = ROOT / "poisonadmin" / "core" / "queries" / "sql.py"
 
 
 def computed_texts(tree: ast.AST) -> list[int]:
@@ -22,7 +23,7 @@ def computed_texts(tree: ast.AST) -> list[int]:
 
 
 def test_the_text_of_a_statement_is_written_in_the_program() -> None:
-    modules = [*ROOT.glob("poisonadmin/**/*.py"), *ROOT.glob("workers/**/*.py")]
+    modules = {*ROOT.glob("poisonadmin/**/*.py"), *ROOT.glob("workers/**/*.py")} - {OWN}
     found = {str(path.relative_to(ROOT)): computed_texts(ast.parse(path.read_text())) for path in modules}
     assert {path: lines for path, lines in found.items() if lines} == {}
 

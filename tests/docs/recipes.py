@@ -188,6 +188,47 @@ assert "measure" in JOB.schema["properties"]["kind"]["enum"]
 assert kind in [one.kind for one in works_of(None)]
 """,
 )
+WORD = Recipe(
+    "A search word",
+    2,
+    (
+        Insertion(
+            "poisonadmin/search/domain/words.py",
+            '    Word("tag", TEXT, "A tag of a rule or of a person, as it is written."),',
+            '    Word("content_type", TEXT, "The type of its payload.", "type", FormField("Content type")),',
+        ),
+        Insertion(
+            "poisonadmin/search/queries/meanings.py",
+            '    "message_id": Meaning(_envelope("message_id"), _any("r.message_id"), _texts("m.message_id")),',
+            '    "content_type": Meaning(_envelope("content_type"), files=_texts("m.content_type")),',
+        ),
+    ),
+    """
+import django; django.setup()
+from datetime import UTC, datetime
+from poisonadmin.search.queries.archived import archived_where
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.core.domain.filter_values import InvalidFilter
+from poisonadmin.desk.api.messages import FILTER
+from poisonadmin.desk.pages.triage import CHIP_NAMES, FORM_FIELDS
+from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries.files import in_files
+from poisonadmin.search.queries.live import compile_filter
+from poisonadmin.search.queries.meanings import Reader
+assert [one.about for one in FILTER if one.name == "content_type"] == ["The type of its payload."]
+assert "content_type" in FORM_FIELDS and CHIP_NAMES["content_type"] == "type"
+asked = parse_filter({"q": ["content_type:text/xml"]})
+assert compile_filter(asked, SYSTEM).rest.parameters == (["text/xml"],)
+found = in_files(asked, Reader(SYSTEM, datetime.now(UTC)), is_exact=True)
+assert found == (["(m.content_type IN ('text/xml'))"], [])
+try:
+    archived_where(asked, SYSTEM)
+except InvalidFilter as error:
+    assert error.detail.startswith("Archived messages cannot be asked for content_type. They can be for address, ")
+else:
+    raise AssertionError
+""",
+)
 NEW_PAGE = Recipe(
     "A page",
     3,

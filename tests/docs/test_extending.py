@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from poisonadmin.search.domain.payload_words import DEEP
+from poisonadmin.search.domain.words import FREE, WORDS
+from poisonadmin.search.queries.meanings import MEANINGS
 from tests.docs.recipes import (
     ACTION,
     ATTEMPT_COLUMN,
@@ -15,12 +18,14 @@ from tests.docs.recipes import (
     PAGE,
     ROOT,
     SETTING,
+    WORD,
     Recipe,
     files_of,
     follow,
 )
+from tests.docs.search_words import table
 
-FOLLOWED = [ACTION, COLUMN, ATTEMPT_COLUMN, SETTING, NEW_PAGE, KIND_OF_RUN]
+FOLLOWED = [ACTION, COLUMN, ATTEMPT_COLUMN, SETTING, WORD, NEW_PAGE, KIND_OF_RUN]
 BROKER_FILES = 8
 CHANNEL_FILES = 4
 
@@ -70,6 +75,16 @@ def test_no_other_file_knows_an_action() -> None:
 def test_no_other_file_knows_a_setting_but_its_use() -> None:
     use = {"poisonadmin/policies/domain/retry_decision.py"}
     assert files_that_mention("fail_non_delivered") == set(files_of(SETTING.heading)) | use
+
+
+def test_the_table_of_search_words_is_what_is_declared() -> None:
+    assert f"\n{table()}\n" in (ROOT / "docs" / "use" / "search.md").read_text(encoding="utf-8"), (
+        "print it with: python -m tests.docs.search_words"
+    )
+
+
+def test_every_search_word_has_a_meaning_or_is_looked_for_in_payloads() -> None:
+    assert {word.says for word in WORDS} | {FREE} == {*MEANINGS, *DEEP}
 
 
 def test_no_other_file_knows_a_broker() -> None:

@@ -17,7 +17,7 @@ from poisonadmin.groups.queries.groups import get_group, list_groups
 from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.search.domain.filters import parse_filter
-from poisonadmin.search.queries import error_search, failures, list_plans, live
+from poisonadmin.search.queries import error_search, failures, list_plans, meanings
 from poisonadmin.search.queries.blacklist import list_blacklisted
 from poisonadmin.search.queries.failures import FailureFilter, list_failures
 from poisonadmin.search.queries.lists import ORDERINGS, list_messages
@@ -119,7 +119,7 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have so few be read first as are few among so many."""
     monkeypatch.setattr(list_plans, "FEW_MATCHES", 100)
     monkeypatch.setattr(list_plans, "MOST_WAITING", 100)
-    monkeypatch.setattr(live, "FEW", 50)
+    monkeypatch.setattr(meanings, "FEW", 50)
     monkeypatch.setattr(error_search, "FEW", 1000)
     monkeypatch.setattr(failures, "FEW_MESSAGES", 1000)
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poisonadmin.intake.domain.staged_rows import headers_json
-from poisonadmin.search.queries.live import member
+from poisonadmin.search.queries.meanings import header_member
 from tests.fixtures.api import Caller
 from tests.hostile_payloads import PAYLOADS
 
@@ -111,5 +111,5 @@ def test_headers_come_out_as_they_went_in(admin: Caller) -> None:
 def test_a_message_is_found_by_each_of_its_headers(headers: dict[str, str]) -> None:
     written = headers_json(headers)
     for name, value in headers.items():
-        assert member(name, value) in written
-        assert member(name, value + "?") not in written
+        assert header_member(name, value) in written
+        assert header_member(name, value + "?") not in written

@@ -10,7 +10,8 @@ from poisonadmin.alerts.queries.rules import rules_in_scope
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import all_given, fetch_by_id
+from poisonadmin.core.queries.rows import fetch_by_id
+from poisonadmin.core.queries.sql import all_given
 
 _KEY = Key(("a.id",), (int,))
 
@@ -108,7 +109,7 @@ def list_alerts(
 ) -> Page[AlertRow]:
     """Return one page of the alerts of rules in scope, newest first."""
     principal.require(Permission.READ)
-    more, parameters = all_given({"a.rule_id = %s": rule_id})
+    more, parameters = all_given({"a.rule_id = {value}": rule_id})
     if state is not None:
         more += f" AND a.resolved_at IS {'NULL' if state == AlertState.OPEN else 'NOT NULL'}"
     sql = f"{_ALERTS} AND {more}"

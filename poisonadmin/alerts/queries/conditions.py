@@ -12,6 +12,7 @@ from poisonadmin.alerts.queries.searched import longest_waiting
 from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.queries.address_ids import address_ids
 from poisonadmin.core.queries.rows import bounded, fetch_rows, fetch_values
+from poisonadmin.core.queries.sql import TRUE, Sql, name
 from poisonadmin.messages.queries.counter_checks import wrong_counts_at
 from poisonadmin.messages.queries.counts import NOW
 
@@ -32,10 +33,16 @@ class Watched:
     patterns: Sequence[str] = (ANY_WORDS,)
     search: str = ""
 
-    def condition(self, column: str) -> tuple[str, dict[str, object]]:
-        """Return the condition that `column` is one of the addresses, and its parameters."""
-        parameters: dict[str, object] = {"limit": self.limit, "addresses": self.address_ids}
-        return ("TRUE" if self.address_ids is None else f"{column} = ANY(%(addresses)s)"), parameters
+    def condition(self, column: str) -> Sql:
+        """Return the condition that `column` is one of the addresses."""
+        if self.address_ids is None:
+            return TRUE
+        return Sql("{column} = ANY({ids})", column=name(column), ids=self.address_ids)
+
+    @property
+    def holds_all(self) -> Sql:
+        """The condition that all messages of a `selection s` were on these addresses."""
+        return TRUE if self.address_ids is None else Sql("s.address_ids <@ {ids}::bigint[]", ids=self.address_ids)
 
 
 def watched(addresses: Sequence[str], minutes: int, search: str = "") -> Watched:
@@ -46,19 +53,20 @@ def watched(addresses: Sequence[str], minutes: int, search: str = "") -> Watched
 
 def oldest_undecided(of: Watched) -> list[Condition]:
     """Return the message that has waited longest for a decision, where that is longer than the limit."""
-    where, parameters = of.condition("address_id")
     if of.address_ids is not None and not _undecided_on(of.address_ids):
         return []
     if of.search:
-        on = ("TRUE", []) if of.address_ids is None else ("address_id = ANY(%s)", [of.address_ids])
-        found = longest_waiting(of.search, of.patterns, on, of.limit)
+        found = longest_waiting(of.search, of.patterns, of.condition("address_id"), of.limit)
         return [] if found is None else [_waits(*found, is_searched=True)]
     with bounded(SECONDS_TO_READ):
         rows = fetch_rows(
-            f"""SELECT m.id, a.name, now() - m.undecided_at FROM
-                (SELECT id, address_id, undecided_at FROM message WHERE undecided_at < now() - %(limit)s AND {where}
-                 ORDER BY undecided_at, id LIMIT 1) m JOIN address a ON a.id = m.address_id""",  # noqa: S608
-            parameters,
+            Sql(
+                """SELECT m.id, a.name, now() - m.undecided_at FROM
+                (SELECT id, address_id, undecided_at FROM message WHERE undecided_at < now() - {limit} AND {on}
+                 ORDER BY undecided_at, id LIMIT 1) m JOIN address a ON a.id = m.address_id""",
+                limit=of.limit,
+                on=of.condition("address_id"),
+            )
         )
     return [_waits(*row) for row in rows]
 
@@ -71,8 +79,10 @@ def _waits(message_id: int, address: str, age: timedelta, *, is_searched: bool =
 
 def _undecided_on(ids: Sequence[int]) -> bool:
     """Return whether anything waits for a decision there, from the counters: else the index is read to its end."""
-    sql = f"SELECT coalesce(sum(n), 0) > 0 FROM {NOW} WHERE state = 'NDLV' AND address_id = ANY(%s)"  # noqa: S608
-    return bool(fetch_values(sql, [ids])[0])
+    is_any = Sql(
+        "SELECT coalesce(sum(n), 0) > 0 FROM {now} WHERE state = 'NDLV' AND address_id = ANY({ids})", now=NOW, ids=ids
+    )
+    return bool(fetch_values(is_any)[0])
 
 
 def overdue_deliveries(of: Watched) -> list[Condition]:
@@ -80,15 +90,17 @@ def overdue_deliveries(of: Watched) -> list[Condition]:
 
     Messages of operations are left out: their rate may make them wait.
     """
-    where, parameters = of.condition("l.address_id")
     with bounded(SECONDS_TO_READ):
         rows = fetch_rows(
-            f"""SELECT l.address_id, m.due_at FROM lane l
+            Sql(
+                """SELECT l.address_id, m.due_at FROM lane l
                 CROSS JOIN LATERAL (SELECT due_at FROM message WHERE lane_id = l.id AND state = 'TBDL'
-                    AND due_at >= l.next_due AND due_at < now() - %(limit)s ORDER BY due_at LIMIT {CAP}) m
-                WHERE l.is_open AND l.next_due < now() - %(limit)s AND l.operation_id IS NULL AND {where}
-                LIMIT {CAP}""",  # noqa: S608
-            parameters,
+                    AND due_at >= l.next_due AND due_at < now() - {limit} ORDER BY due_at LIMIT {cap}) m
+                WHERE l.is_open AND l.next_due < now() - {limit} AND l.operation_id IS NULL AND {on} LIMIT {cap}""",
+                limit=of.limit,
+                cap=CAP,
+                on=of.condition("l.address_id"),
+            )
         )
     if not rows:
         return []
@@ -101,10 +113,11 @@ def overdue_deliveries(of: Watched) -> list[Condition]:
 
 def address_stopped(of: Watched) -> list[Condition]:
     """Return the addresses that a message has stopped."""
-    where, parameters = of.condition("id")
     rows = fetch_rows(
-        f"SELECT id, name, status_note, status_at FROM address WHERE status = 'STOPPED' AND {where} ORDER BY id",  # noqa: S608
-        parameters,
+        Sql(
+            "SELECT id, name, status_note, status_at FROM address WHERE status = 'STOPPED' AND {on} ORDER BY id",
+            on=of.condition("id"),
+        )
     )
     return [
         Condition(
@@ -139,12 +152,13 @@ def source_unreachable(of: Watched) -> list[Condition]:
 
 def operation_halted(of: Watched) -> list[Condition]:
     """Return the operations that halted and are not over, all of whose messages were on watched addresses."""
-    where = "TRUE" if of.address_ids is None else "s.address_ids <@ %(addresses)s::bigint[]"
     rows = fetch_rows(
-        f"""SELECT o.id, o.action, o.count, o.halted_why, o.state_at
+        Sql(
+            """SELECT o.id, o.action, o.count, o.halted_why, o.state_at
             FROM operation o JOIN selection s ON s.id = o.selection_id
-            WHERE o.ended_at IS NULL AND o.state = 'halted' AND {where} ORDER BY o.id""",  # noqa: S608
-        {"addresses": of.address_ids},
+            WHERE o.ended_at IS NULL AND o.state = 'halted' AND {on} ORDER BY o.id""",
+            on=of.holds_all,
+        )
     )
     return [
         Condition(
@@ -160,13 +174,14 @@ def operation_halted(of: Watched) -> list[Condition]:
 
 def break_glass(of: Watched) -> list[Condition]:
     """Return the operations begun without their sign-off within a day, with all messages on watched addresses."""
-    where = "TRUE" if of.address_ids is None else "s.address_ids <@ %(addresses)s::bigint[]"
     rows = fetch_rows(
-        f"""SELECT o.id, o.action, o.count, o.requested_by, o.broke_glass_at
+        Sql(
+            """SELECT o.id, o.action, o.count, o.requested_by, o.broke_glass_at
             FROM operation o JOIN selection s ON s.id = o.selection_id
-            WHERE o.broke_glass_at IS NOT NULL AND o.broke_glass_at > now() - interval '1 day' AND {where}
-            ORDER BY o.id""",  # noqa: S608
-        {"addresses": of.address_ids},
+            WHERE o.broke_glass_at IS NOT NULL AND o.broke_glass_at > now() - interval '1 day' AND {on}
+            ORDER BY o.id""",
+            on=of.holds_all,
+        )
     )
     return [
         Condition(
@@ -247,9 +262,12 @@ class UnseenGroup:
 def places_of_groups(ids: Sequence[int]) -> dict[int, dict[int, int]]:
     """Return how many messages of each group are not over, by address id; groups and addresses without are left out."""
     rows = fetch_rows(
-        f"""SELECT c.group_id, c.address_id, sum(n)::bigint FROM {NOW}
-            WHERE c.group_id = ANY(%s) AND c.state IN ('NDLV', 'TBDL', 'DLNG') GROUP BY 1, 2 HAVING sum(n) > 0""",  # noqa: S608
-        [ids],
+        Sql(
+            """SELECT c.group_id, c.address_id, sum(n)::bigint FROM {now}
+            WHERE c.group_id = ANY({ids}) AND c.state IN ('NDLV', 'TBDL', 'DLNG') GROUP BY 1, 2 HAVING sum(n) > 0""",
+            now=NOW,
+            ids=ids,
+        )
     )
     found: dict[int, dict[int, int]] = {}
     for group_id, address_id, n in rows:

@@ -9,9 +9,10 @@ import orjson
 
 from poisonadmin.core.domain.access import Permission, Principal, Role
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch_rows
+from poisonadmin.core.queries.sql import EMPTY, Sql
 from poisonadmin.search.deep.domain.payload_tests import payload_test
 from poisonadmin.search.deep.domain.scan import HeaderIs
-from poisonadmin.search.deep.queries.terms import clauses_of, reads_payloads
+from poisonadmin.search.deep.queries.terms import clauses_of
 from poisonadmin.search.domain.filters import MessageFilter, parse_filter
 from poisonadmin.search.domain.payload_words import DEEP
 from poisonadmin.search.queries.live import compile_filter
@@ -20,11 +21,6 @@ LOOKED_AT = 20_000
 MAX_PAYLOAD_BYTES = 256 * 1024
 SECONDS = 3.0
 _PAYLOADS_AT_ONCE = 50
-_FOUND = """
-SELECT m.id, a.name, now() - m.undecided_at FROM (
-    SELECT * FROM message WHERE undecided_at < now() - %s AND {on} ORDER BY undecided_at DESC, id DESC LIMIT %s
-) AS m JOIN address AS a ON a.id = m.address_id WHERE {where} ORDER BY m.undecided_at, m.id {first}
-"""
 _PAYLOADS = "SELECT id, payload FROM body WHERE id = ANY(%s) AND octet_length(payload) <= %s"
 
 Found = tuple[int, str, timedelta]
@@ -40,26 +36,33 @@ def require_searchable(search: str, principal: Principal) -> None:
     """Do nothing for a search that a rule of the principal's may have. Errors: `InvalidFilter`, `NotAllowed`."""
     asked = parsed(search)
     compile_filter(_plain(asked), principal)
-    if reads_payloads(asked):
+    if asked.is_deep:
         principal.require(Permission.READ_PAYLOAD)
 
 
-def longest_waiting(
-    search: str, patterns: Sequence[str], on: tuple[str, Sequence[Any]], longer_than: timedelta
-) -> Found | None:
+def longest_waiting(search: str, patterns: Sequence[str], on: Sql, longer_than: timedelta) -> Found | None:
     """Return the message that the search finds and that has waited longest; None where none has waited so long.
 
     Of more than `LOOKED_AT` those that came last are looked at. `patterns`: the addresses that the rule is about, and
-    `on`: the same as a condition on `address_id` with its parameters. Errors: `QueryTooExpensive`.
+    `on`: the same as a condition on `address_id`. Errors: `QueryTooExpensive`.
     """
     asked = parsed(search)
     scope = () if "#" in patterns else (tuple(patterns),)
-    first = "" if reads_payloads(asked) else "LIMIT 1"
     with bounded(SECONDS):
         where = compile_filter(_plain(asked), Principal("alerts", Role.VIEWER, frozenset({Permission.READ}), scope))
-        sql = _FOUND.format(on=on[0], where=where.whole, first=first)
-        found: list[Any] = fetch_rows(sql, [longer_than, *on[1], LOOKED_AT, *where.parameters])
-        if reads_payloads(asked):
+        waiting = Sql(
+            """SELECT m.id, a.name, now() - m.undecided_at FROM (
+                SELECT * FROM message WHERE undecided_at < now() - {longer_than} AND {on}
+                ORDER BY undecided_at DESC, id DESC LIMIT {looked_at}
+            ) AS m JOIN address AS a ON a.id = m.address_id WHERE {where} ORDER BY m.undecided_at, m.id {first}""",
+            longer_than=longer_than,
+            on=on,
+            looked_at=LOOKED_AT,
+            where=where.whole,
+            first=EMPTY if asked.is_deep else Sql("LIMIT 1"),
+        )
+        found: list[Any] = fetch_rows(waiting)
+        if asked.is_deep:
             found = list(_with_payload(found, asked))
     return found[0] if found else None
 

@@ -27,6 +27,7 @@ from poisonadmin.core.commands import audit, locks
 from poisonadmin.core.domain.access import SYSTEM, Principal
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.core.queries.sql import Sql, all_of
 from poisonadmin.decisions.commands.decisions import decide
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.messages.queries.counts import COUNTED
@@ -173,40 +174,39 @@ def _erased(erasure: Erasure) -> int:
     return found
 
 
-def _live_ids(asked: Any, holds: Sequence[Any], *, is_any: bool = False) -> list[int]:
-    where = compile_filter(asked, SYSTEM)
-    conditions, parameters = [f"({where.whole})"], [*where.parameters]
-    for one in holds:
-        held = compile_filter(one, SYSTEM)
-        conditions.append(f"({held.whole}) IS NOT TRUE")
-        parameters += held.parameters
+def _live_ids(asked: MessageFilter, holds: Sequence[MessageFilter], *, is_any: bool = False) -> list[int]:
+    conditions = [compile_filter(asked, SYSTEM).whole, *(compile_filter(one, SYSTEM).whole.negated for one in holds)]
     if not is_any:
-        conditions.append("m.state IN ('DLVD', 'FAIL', 'NDLV')")
-    most = 10_000 if is_any else PIECE_MESSAGES
-    sql = f"SELECT m.id FROM message m WHERE {' AND '.join(conditions)} ORDER BY m.id LIMIT {most}"  # noqa: S608
-    return fetch_values(sql, parameters)
+        conditions.append(Sql("m.state IN ('DLVD', 'FAIL', 'NDLV')"))
+    return fetch_values(
+        Sql(
+            "SELECT m.id FROM message m WHERE {chosen} ORDER BY m.id LIMIT {most}",
+            chosen=all_of(conditions),
+            most=10_000 if is_any else PIECE_MESSAGES,
+        )
+    )
 
 
-def _archived_ids(asked: Any, holds: Sequence[Any]) -> list[int]:
-    where, parameters = archived_where(asked, SYSTEM)
-    conditions = [f"({where})"]
-    for one in holds:
-        held, values = archived_where(one, SYSTEM, is_wide=True)
-        conditions.append(f"({held}) IS NOT TRUE")
-        parameters = [*parameters, *values]
-    sql = f"SELECT r.id FROM archived_message r WHERE {' AND '.join(conditions)} ORDER BY r.id LIMIT {PIECE_MESSAGES}"  # noqa: S608
-    return fetch_values(sql, parameters)
+def _archived_ids(asked: MessageFilter, holds: Sequence[MessageFilter]) -> list[int]:
+    held = [archived_where(one, SYSTEM, is_wide=True).negated for one in holds]
+    return fetch_values(
+        Sql(
+            "SELECT r.id FROM archived_message r WHERE {chosen} ORDER BY r.id LIMIT {most}",
+            chosen=all_of([archived_where(asked, SYSTEM), *held]),
+            most=PIECE_MESSAGES,
+        )
+    )
 
 
 def _is_held(asked: MessageFilter, hold: MessageFilter) -> bool:
     """Return whether a legal hold names a message that is asked for."""
-    live, too = compile_filter(asked, SYSTEM), compile_filter(hold, SYSTEM)
-    archived, values = archived_where(asked, SYSTEM)
-    its, more = archived_where(hold, SYSTEM, is_wide=True)
     found = fetch_values(
-        f"SELECT EXISTS (SELECT FROM message m WHERE ({live.whole}) AND ({too.whole}))"  # noqa: S608
-        f" OR EXISTS (SELECT FROM archived_message r WHERE ({archived}) AND ({its}))",
-        [*live.parameters, *too.parameters, *values, *more],
+        Sql(
+            """SELECT EXISTS (SELECT FROM message m WHERE {live})
+            OR EXISTS (SELECT FROM archived_message r WHERE {archived})""",
+            live=all_of(compile_filter(one, SYSTEM).whole for one in (asked, hold)),
+            archived=all_of([archived_where(asked, SYSTEM), archived_where(hold, SYSTEM, is_wide=True)]),
+        )
     )
     return bool(found[0])
 

@@ -9,12 +9,13 @@ from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.domain.filter_values import InvalidFilter
-from poisonadmin.search.domain.filters import SPANS, MessageFilter, parse_filter, require_values
+from poisonadmin.core.queries.sql import Sql
+from poisonadmin.search.domain.filters import MessageFilter, parse_filter, require_values
+from poisonadmin.search.domain.words import SPAN_FIELDS
 from poisonadmin.search.queries.live import compile_filter
 from poisonadmin.store.models.archive import LegalHold
 
 Filter = Mapping[str, Sequence[str] | str]
-_HELD = "INSERT INTO held_message (message_id) SELECT m.id FROM message m WHERE m.id > %s AND m.id <= %s AND {held}"
 
 
 class NothingNamed(PoisonAdminError):
@@ -65,8 +66,8 @@ def hold(given: Filter, *, reason: str, principal: Principal) -> LegalHold:
     """Keep what matches from now on. Errors: `NotAllowed`, `InvalidFilter`, `NothingNamed`."""
     require_archivist(principal)
     texts = checked_filter(given)
-    if any(term.field in SPANS.values() for term in parse_filter(texts).terms):
-        raise InvalidFilter("q", "A legal hold takes times, such as `received:>=2026-11-01`; a span would run out.")
+    if any(term.field in SPAN_FIELDS for term in parse_filter(texts).terms):
+        raise InvalidFilter("q", "A legal hold takes times, such as `received_after`; a span would run out.")
     with transaction.atomic():
         made = LegalHold.objects.create(filter=texts, reason=reason, created_by=principal.name)
         audit.record(
@@ -112,9 +113,12 @@ def note_held(after: int, until: int) -> list[int]:
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM held_message WHERE message_id > %s AND message_id <= %s", [after, until])
         for asked in holds.values():
-            where = compile_filter(asked, SYSTEM)
-            cursor.execute(
-                f"{_HELD.format(held=where.whole)} ON CONFLICT DO NOTHING",
-                [after, until, *where.parameters],
+            held = Sql(
+                """INSERT INTO held_message (message_id) SELECT m.id FROM message m
+                WHERE m.id > {after} AND m.id <= {until} AND {held} ON CONFLICT DO NOTHING""",
+                after=after,
+                until=until,
+                held=compile_filter(asked, SYSTEM).whole,
             )
+            cursor.execute(*held)
     return list(holds)

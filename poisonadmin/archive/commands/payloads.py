@@ -6,8 +6,8 @@ the row of the message is locked meanwhile, and whatever brings it back waits fo
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import groupby
-from typing import Any
 
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
@@ -22,42 +22,50 @@ from poisonadmin.core.commands import locks
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows
+from poisonadmin.core.queries.sql import Sql, all_of
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.archived import archived_where
 from poisonadmin.store.models.archive import ArchiveRun, LegalHold
 
 WINDOW_MESSAGES = 25_000
-_KEPT = """JOIN jsonb_to_recordset(%(cutoffs)s::jsonb)
-     AS kept (address_id bigint, payload timestamptz, payload_days int, payload_policy text)"""
-_LIVE = f"""
-FROM message AS m {_KEPT} ON kept.address_id = m.address_id
-WHERE m.id > %(after)s AND m.id <= %(until)s AND m.state IN ('DLVD', 'FAIL') AND m.state_at <= kept.payload
-  AND NOT EXISTS (SELECT FROM held_message AS held WHERE held.message_id = m.id)
-  AND NOT EXISTS (SELECT FROM removed_payload AS gone WHERE gone.message_id = m.id)
-"""  # noqa: S608  (constants)
-_ARCHIVED = f"""
-FROM archived_message AS r {_KEPT} ON kept.address_id = r.address_id
-WHERE r.id > %(after)s AND r.id <= %(until)s AND r.state_at <= kept.payload AND {{held}}
-  AND NOT EXISTS (SELECT FROM removed_payload AS gone WHERE gone.message_id = r.id)
-"""
-# What somebody else changes before the lock is there is asked once more by the database.
-_REMOVE_LIVE = f"""
-WITH due AS (SELECT m.id, kept.payload_days, kept.payload_policy {_LIVE} ORDER BY m.id FOR UPDATE OF m),
-noted AS (
-    INSERT INTO removed_payload (message_id, kept_days, policy) SELECT id, payload_days, payload_policy FROM due
-    RETURNING message_id
+_KEPT = partial(
+    Sql,
+    """jsonb_to_recordset({cutoffs}::jsonb)
+    AS kept (address_id bigint, payload timestamptz, payload_days int, payload_policy text)""",
 )
-UPDATE body SET payload = '' FROM noted WHERE body.id = noted.message_id RETURNING body.id
-"""  # noqa: S608  (constants)
-_DUE_ARCHIVED = f"SELECT r.piece_id, r.id, kept.payload_days, kept.payload_policy {_ARCHIVED} ORDER BY 1, 2"
+_LIVE = partial(
+    Sql,
+    """FROM message AS m JOIN {kept} ON kept.address_id = m.address_id
+    WHERE m.id > {after} AND m.id <= {until} AND m.state IN ('DLVD', 'FAIL') AND m.state_at <= kept.payload
+      AND NOT EXISTS (SELECT FROM held_message AS held WHERE held.message_id = m.id)
+      AND NOT EXISTS (SELECT FROM removed_payload AS gone WHERE gone.message_id = m.id)""",
+)
+_ARCHIVED = partial(
+    Sql,
+    """FROM archived_message AS r JOIN {kept} ON kept.address_id = r.address_id
+    WHERE r.id > {after} AND r.id <= {until} AND r.state_at <= kept.payload AND {may_go}
+      AND NOT EXISTS (SELECT FROM removed_payload AS gone WHERE gone.message_id = r.id)""",
+)
+# What somebody else changes before the lock is there is asked once more by the database.
+_REMOVE_LIVE = partial(
+    Sql,
+    """WITH due AS (SELECT m.id, kept.payload_days, kept.payload_policy {due} ORDER BY m.id FOR UPDATE OF m),
+    noted AS (
+        INSERT INTO removed_payload (message_id, kept_days, policy) SELECT id, payload_days, payload_policy FROM due
+        RETURNING message_id
+    )
+    UPDATE body SET payload = '' FROM noted WHERE body.id = noted.message_id RETURNING body.id""",
+)
 _NOTE = """
 INSERT INTO removed_payload (message_id, kept_days, policy)
 SELECT * FROM unnest(%s::bigint[], %s::int[], %s::text[])
 """
-_BY_NAME = "SELECT address.name, sum(one.n)::bigint FROM ({counted}) AS one JOIN address USING (id) GROUP BY 1"
-_COUNT_LIVE = _BY_NAME.format(counted=f"SELECT m.address_id AS id, count(*) AS n {_LIVE} GROUP BY 1")
-_COUNT_ARCHIVED = _BY_NAME.format(counted=f"SELECT r.address_id AS id, count(*) AS n {_ARCHIVED} GROUP BY 1")
+_BY_NAME = partial(
+    Sql,
+    """SELECT address.name, sum(one.n)::bigint FROM (SELECT {on} AS id, count(*) AS n {due} GROUP BY 1) AS one
+    JOIN address USING (id) GROUP BY 1""",
+)
 _WINDOW = """
 SELECT max(id) FROM (SELECT id FROM archived_message WHERE id > %s ORDER BY id LIMIT %s) AS one
 """
@@ -71,15 +79,10 @@ def removes_payloads(run: ArchiveRun) -> bool:
 
 def remove_live(run: ArchiveRun, messages: IdRange) -> None:
     """Remove the payloads of live messages, and note how far the run is. Run it again when a deadlock's loser."""
-    values: dict[str, Any] = {
-        "cutoffs": json.dumps(run.cutoffs),
-        "after": messages.after,
-        "until": messages.until,
-    }
     with transaction.atomic(), connection.cursor() as cursor:
         _nobody_holds_more(cursor)
         note_held(messages.after, messages.until)
-        cursor.execute(_REMOVE_LIVE, values)
+        cursor.execute(*_REMOVE_LIVE(due=_due_live(run, messages)))
         ids = [row[0] for row in cursor.fetchall()]
         if ids:
             cursor.execute("SELECT empty_former_payloads(%s)", [ids])
@@ -115,14 +118,12 @@ def next_window(run: ArchiveRun) -> IdRange | None:
 
 def count_live(run: ArchiveRun, messages: IdRange) -> dict[str, int]:
     """Return how many live messages would lose their payloads, by address. Call `note_held` first."""
-    values = {"cutoffs": json.dumps(run.cutoffs), "after": messages.after, "until": messages.until}
-    return dict(fetch_rows(_COUNT_LIVE, values))
+    return dict(fetch_rows(_BY_NAME(on=Sql("m.address_id"), due=_due_live(run, messages))))
 
 
 def count_archived(run: ArchiveRun, messages: IdRange) -> dict[str, int]:
     """Return how many archived messages would lose their payloads, by address."""
-    sql, values = _asked(_COUNT_ARCHIVED, run, messages)
-    return dict(fetch_rows(sql, values))
+    return dict(fetch_rows(_BY_NAME(on=Sql("r.address_id"), due=_archived(run, messages))))
 
 
 def _remove_of_piece(run: ArchiveRun, store: FileStore, piece_id: int, due: Sequence[Due], window: IdRange) -> bool:
@@ -147,21 +148,25 @@ def _remove_of_piece(run: ArchiveRun, store: FileStore, piece_id: int, due: Sequ
 
 
 def _due_archived(run: ArchiveRun, window: IdRange) -> list[Due]:
-    sql, values = _asked(_DUE_ARCHIVED, run, window)
-    return [(piece, message, days, policy) for piece, message, days, policy in fetch_rows(sql, values)]
+    due = Sql(
+        "SELECT r.piece_id, r.id, kept.payload_days, kept.payload_policy {due} ORDER BY 1, 2",
+        due=_archived(run, window),
+    )
+    return [(piece, message, days, policy) for piece, message, days, policy in fetch_rows(due)]
 
 
-def _asked(sql: str, run: ArchiveRun, messages: IdRange) -> tuple[str, dict[str, Any]]:
-    values: dict[str, Any] = {"cutoffs": json.dumps(run.cutoffs), "after": messages.after, "until": messages.until}
-    held = ["TRUE"]
-    for number, one in enumerate(LegalHold.objects.filter(lifted_at=None).order_by("id")):
-        where, parameters = archived_where(parse_filter(one.filter), SYSTEM, is_wide=True)
-        before, *pieces = where.split("%s")
-        for index, (piece, parameter) in enumerate(zip(pieces, parameters, strict=True)):
-            values[f"hold_{number}_{index}"] = parameter
-            before += f"%(hold_{number}_{index})s{piece}"
-        held.append(f"({before}) IS NOT TRUE")
-    return sql.format(held=" AND ".join(held)), values
+def _due_live(run: ArchiveRun, messages: IdRange) -> Sql:
+    return _LIVE(kept=_KEPT(cutoffs=json.dumps(run.cutoffs)), after=messages.after, until=messages.until)
+
+
+def _archived(run: ArchiveRun, messages: IdRange) -> Sql:
+    holds = LegalHold.objects.filter(lifted_at=None).order_by("id")
+    return _ARCHIVED(
+        kept=_KEPT(cutoffs=json.dumps(run.cutoffs)),
+        after=messages.after,
+        until=messages.until,
+        may_go=all_of(archived_where(parse_filter(one.filter), SYSTEM, is_wide=True).negated for one in holds),
+    )
 
 
 def _nobody_holds_more(cursor: CursorWrapper) -> None:

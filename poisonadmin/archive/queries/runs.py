@@ -9,6 +9,7 @@ from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Page, fetch_page, window
 from poisonadmin.core.queries.rows import columns, fetch_by_id, fetch_one
+from poisonadmin.core.queries.sql import Sql
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,8 @@ FROM archive_run r CROSS JOIN LATERAL (
     WHERE run_id = r.id AND state IN ('planned', 'written')) AS unmoved
 ) AS run WHERE TRUE
 """
+_HOLDS = Sql("SELECT {columns} FROM legal_hold WHERE TRUE", columns=columns(LegalHoldRow, "legal_hold"))
+_ERASURES = Sql("SELECT {columns} FROM erasure WHERE TRUE", columns=columns(ErasureRow, "erasure"))
 _SIZE = """
 SELECT (SELECT count(*) FROM archived_message) AS messages, count(*) AS files, coalesce(sum(bytes), 0)::bigint AS bytes
 FROM archive_file WHERE is_current
@@ -143,19 +146,14 @@ def list_holds(*, principal: Principal, cursor: str | None = None, limit: int = 
     """Return the legal holds, newest first, also those that were lifted. Errors: `NotAllowed`, `InvalidCursor`."""
     require_overview(principal)
     principal.require(Permission.CONFIGURE)
-    sql = f"SELECT {columns(LegalHoldRow, 'legal_hold')} FROM legal_hold WHERE TRUE"  # noqa: S608
-    return fetch_page(LegalHoldRow, sql, [], window(cursor, limit))
+    return fetch_page(LegalHoldRow, _HOLDS, page=window(cursor, limit))
 
 
 def get_hold(hold_id: int, *, principal: Principal) -> LegalHoldRow:
     """Return a legal hold. Errors: `NotAllowed`, `NotFound`."""
     require_overview(principal)
     principal.require(Permission.CONFIGURE)
-    found = fetch_by_id(
-        LegalHoldRow,
-        f"SELECT {columns(LegalHoldRow, 'legal_hold')} FROM legal_hold WHERE id = %s",  # noqa: S608
-        hold_id,
-    )
+    found = fetch_by_id(LegalHoldRow, f"{_HOLDS} AND id = %s", hold_id)
     if found is None:
         raise NotFound(f"There is no legal hold {hold_id}.")
     return found
@@ -165,19 +163,14 @@ def list_erasures(*, principal: Principal, cursor: str | None = None, limit: int
     """Return the erasures, newest first. Errors: `NotAllowed`, `InvalidCursor`."""
     require_overview(principal)
     principal.require(Permission.CONFIGURE)
-    sql = f"SELECT {columns(ErasureRow, 'erasure')} FROM erasure WHERE TRUE"  # noqa: S608
-    return fetch_page(ErasureRow, sql, [], window(cursor, limit))
+    return fetch_page(ErasureRow, _ERASURES, page=window(cursor, limit))
 
 
 def get_erasure(erasure_id: int, *, principal: Principal) -> ErasureRow:
     """Return an erasure. Errors: `NotAllowed`, `NotFound`."""
     require_overview(principal)
     principal.require(Permission.CONFIGURE)
-    found = fetch_by_id(
-        ErasureRow,
-        f"SELECT {columns(ErasureRow, 'erasure')} FROM erasure WHERE id = %s",  # noqa: S608
-        erasure_id,
-    )
+    found = fetch_by_id(ErasureRow, f"{_ERASURES} AND id = %s", erasure_id)
     if found is None:
         raise NotFound(f"There is no erasure {erasure_id}.")
     return found

@@ -8,6 +8,7 @@ from django.db import transaction
 from poisonadmin.comparisons.queries.comparisons import get_comparison
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.locks import Lock
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.decisions.operations.queries.operations import get_operation
 from poisonadmin.messages.domain.member_outcomes import MemberOutcome
 from poisonadmin.runs.commands.requests import cancel_run, request_run
@@ -68,8 +69,12 @@ def compare_ids(ids: Sequence[int], *, principal: Principal) -> int:
 def compare_failures_of(operation_id: int, *, principal: Principal) -> int:
     """Have the messages compared that failed again in an operation; return the comparison's id. Errors as above."""
     get_operation(operation_id, principal=principal)
-    failed_again = "m.id IN (SELECT message_id FROM operation_result WHERE operation_id = %s AND outcome = ANY(%s))"
-    narrowed = failed_again, [operation_id, [str(one) for one in FAILED_AGAIN]]
+    narrowed = Sql(
+        """m.id IN (
+        SELECT message_id FROM operation_result WHERE operation_id = {operation} AND outcome = ANY({outcomes}))""",
+        operation=operation_id,
+        outcomes=[str(one) for one in FAILED_AGAIN],
+    )
     return _compare(freeze({}, narrowed=narrowed, principal=principal), None, principal)
 
 

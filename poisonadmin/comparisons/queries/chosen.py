@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from poisonadmin.comparisons.domain.comparison import MAX_BYTES, MAX_FAILING, MAX_OTHERS, TABLES, Compared
@@ -15,6 +16,7 @@ from poisonadmin.core.domain.filter_values import MAX_VALUES
 from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.destination_ids import destination_names_seen
 from poisonadmin.core.queries.rows import bounded, fetch_rows
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.archive_files import files_of_pieces
 from poisonadmin.messages.queries.archived_index import rows_of_several
@@ -28,30 +30,33 @@ SECONDS = 120
 # What failed within minutes is compared with what was delivered within this.
 LEAST_SPAN = timedelta(hours=1)
 
-_MEMBERS = "SELECT unnest(message_ids) AS id FROM selection_piece WHERE selection_id = %s"
+_MEMBERS = partial(Sql, "SELECT unnest(message_ids) AS id FROM selection_piece WHERE selection_id = {selection}")
 # The choice is made by ids alone; what is read of a message is read of the chosen ones only.
-_CHOOSE = """
-WITH found AS MATERIALIZED ({found}), chosen AS (
-    SELECT id, address_id, piece_id FROM found ORDER BY hashint8extended(id, %s) LIMIT {most}
+_CHOOSE = partial(
+    Sql,
+    """WITH found AS MATERIALIZED ({found}), chosen AS (
+        SELECT id, address_id, piece_id FROM found ORDER BY hashint8extended(id, {seed}) LIMIT {most}
+    )
+    SELECT chosen.id, chosen.address_id, chosen.piece_id,
+           (SELECT payload_bytes FROM envelope WHERE envelope.id = chosen.id), (SELECT count(*) FROM found)
+    FROM chosen ORDER BY hashint8extended(chosen.id, {seed})""",
 )
-SELECT chosen.id, chosen.address_id, chosen.piece_id,
-       (SELECT payload_bytes FROM envelope WHERE envelope.id = chosen.id), (SELECT count(*) FROM found)
-FROM chosen ORDER BY hashint8extended(chosen.id, %s)
-"""
-_FAILING = f"""
-SELECT m.id, m.address_id, NULL::bigint AS piece_id
-FROM ({_MEMBERS}) AS member JOIN message m ON m.id = member.id WHERE {{live}}
-UNION ALL
-SELECT r.id, r.address_id, r.piece_id
-FROM ({_MEMBERS}) AS member JOIN archived_message r ON r.id = member.id WHERE {{archived}}
-"""  # noqa: S608  (fragments are constants)
-_OTHERS = f"""
-SELECT m.id, m.address_id, m.piece_id FROM (
-    SELECT id, address_id, NULL::bigint AS piece_id FROM ({{live}}) AS live
+_FAILING = partial(
+    Sql,
+    """SELECT m.id, m.address_id, NULL::bigint AS piece_id
+    FROM ({members}) AS member JOIN message m ON m.id = member.id WHERE {live}
     UNION ALL
-    (SELECT r.id, r.address_id, r.piece_id FROM archived_message r WHERE {{archived}} ORDER BY r.id DESC LIMIT {POOL})
-) AS m LEFT JOIN ({_MEMBERS}) AS member USING (id) WHERE member.id IS NULL
-"""  # noqa: S608
+    SELECT r.id, r.address_id, r.piece_id
+    FROM ({members}) AS member JOIN archived_message r ON r.id = member.id WHERE {archived}""",
+)
+_OTHERS = partial(
+    Sql,
+    """SELECT m.id, m.address_id, m.piece_id FROM (
+        SELECT id, address_id, NULL::bigint AS piece_id FROM ({live}) AS live
+        UNION ALL
+        (SELECT r.id, r.address_id, r.piece_id FROM archived_message r WHERE {archived} ORDER BY r.id DESC LIMIT {pool})
+    ) AS m LEFT JOIN ({members}) AS member USING (id) WHERE member.id IS NULL""",
+)
 _SPAN = """
 SELECT min(received_at), max(received_at) FROM (
     SELECT received_at FROM envelope WHERE id = ANY(%(ids)s)
@@ -79,10 +84,12 @@ def choose_failing(selection_id: int, *, seed: int, principal: Principal) -> Cho
 
     Errors: `QueryTooExpensive`, `ArchiveUnreadable`.
     """
-    live, own = scope_condition(principal)
-    archived, theirs = scope_condition(principal, "r.address_id")
-    values = [selection_id, *own, selection_id, *theirs]
-    return _choose(_FAILING.format(live=live, archived=archived), values, MAX_FAILING, seed)
+    found = _FAILING(
+        members=_MEMBERS(selection=selection_id),
+        live=scope_condition(principal),
+        archived=scope_condition(principal, "r.address_id"),
+    )
+    return _choose(found, MAX_FAILING, seed)
 
 
 def choose_others(
@@ -92,15 +99,18 @@ def choose_others(
     all of the filter. Errors: `InvalidFilter`, `QueryTooExpensive`, `ArchiveUnreadable`."""
     with bounded(SECONDS):
         asked = parse_filter(against)
-        live, own = matching(asked, principal, POOL)
-        archived, theirs = archived_where(asked, principal) if can_answer(asked) else ("FALSE", [])
-        found = _OTHERS.format(live=live, archived=archived)
-        return _choose(found, [*own, *theirs, selection_id], MAX_OTHERS, seed)
+        found = _OTHERS(
+            live=matching(asked, principal, POOL),
+            archived=archived_where(asked, principal) if can_answer(asked) else Sql("FALSE"),
+            pool=POOL,
+            members=_MEMBERS(selection=selection_id),
+        )
+        return _choose(found, MAX_OTHERS, seed)
 
 
-def _choose(found: str, values: Sequence[Any], most: int, seed: int) -> Chosen:
+def _choose(found: Sql, most: int, seed: int) -> Chosen:
     with bounded(SECONDS):
-        rows = fetch_rows(_CHOOSE.format(found=found, most=most), [*values, seed, seed])
+        rows = fetch_rows(_CHOOSE(found=found, most=most, seed=seed))
     kept = list(_within_bytes(rows, MAX_BYTES * most // (MAX_FAILING + MAX_OTHERS)))
     return Chosen(
         sorted(row[0] for row in kept),

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.addresses import ANY_WORDS, ONE_WORD, is_pattern
 from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.core.queries.sql import Sql, name
 
 _PLAIN = re.compile(r"[A-Za-z0-9]")
 
@@ -40,12 +40,10 @@ def addresses_in_scope(principal: Principal, patterns: Sequence[str] = ()) -> li
     return wanted if visible is None else sorted(set(wanted) & set(visible))
 
 
-def scope_condition(
-    principal: Principal, column: str = "m.address_id", patterns: Sequence[str] = ()
-) -> tuple[str, list[Any]]:
-    """Return the condition that `column` is one of `addresses_in_scope`, and its parameters."""
+def scope_condition(principal: Principal, column: str = "m.address_id", patterns: Sequence[str] = ()) -> Sql:
+    """Return the condition that `column` is one of `addresses_in_scope`."""
     ids = addresses_in_scope(principal, patterns)
-    return ("TRUE", []) if ids is None else (f"{column} = ANY(%s)", [ids])
+    return Sql("TRUE") if ids is None else Sql("{column} = ANY({ids})", column=name(column), ids=ids)
 
 
 def addresses_holding(text: str) -> list[int]:

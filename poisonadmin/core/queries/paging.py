@@ -113,10 +113,9 @@ class Window:
         return "DESC" if self._falling else "ASC"
 
     @property
-    def order(self) -> str:
-        """The SQL of ORDER BY and LIMIT."""
-        columns = ", ".join(f"{column} {self.direction}" for column in self.key.columns)
-        return f"ORDER BY {columns} LIMIT {self.limit + 1}"
+    def order(self) -> Sql:
+        """ORDER BY and LIMIT."""
+        return ordered_by(self.key.columns, self.direction, self.limit + 1)
 
     def page(self, rows: Sequence[Row], counting: Callable[[], Count | None] | None = None) -> Page[Row]:
         """Return the page that `rows`, read as this window says, make up; `counting` counts the list they are of."""
@@ -132,6 +131,12 @@ class Window:
             _encode(self.key.of(shown[0]), backward=True) if has_previous else None,
             None if self.after is None and not more else counting or _not_counted,
         )
+
+
+def ordered_by(columns: Sequence[str], direction: str, limit: int) -> Sql:
+    """Return ORDER BY and LIMIT, all columns in one direction: ASC or DESC."""
+    order = ", ".join(f"{column} {direction}" for column in columns)
+    return raw(f"ORDER BY {order} LIMIT {limit}")
 
 
 def _not_counted() -> Count | None:
@@ -152,7 +157,7 @@ def fetch_page(
 ) -> Page[Row]:
     """Return the page of what `sql`, or a text with its parameters, selects; it ends in a condition."""
     whole = sql if isinstance(sql, Sql) else raw(sql, parameters)
-    rows = fetch(row, Sql("{whole} AND {place} {order}", whole=whole, place=page.where, order=raw(page.order)))
+    rows = fetch(row, Sql("{whole} AND {place} {order}", whole=whole, place=page.where, order=page.order))
     return page.page(rows, lambda: count_rows(whole))
 
 

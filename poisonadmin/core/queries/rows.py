@@ -12,7 +12,7 @@ from psycopg.errors import QueryCanceled
 
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.filter_values import MAX_ID
-from poisonadmin.core.queries.sql import Sql
+from poisonadmin.core.queries.sql import Sql, name, names, raw
 
 Row = TypeVar("Row")
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -42,9 +42,9 @@ class Versioned:
         return f'"{self.version}"'
 
 
-def columns(row: type[Any], table: str) -> str:
+def columns(row: type[Any], table: str) -> Sql:
     """Return the columns of `table` that are the fields of a dataclass."""
-    return ", ".join(f"{table}.{field.name}" for field in fields(row))
+    return names(f"{table}.{field.name}" for field in fields(row))
 
 
 def execute(cursor: Any, sql: Sql | str, parameters: Parameters = ()) -> None:
@@ -96,25 +96,15 @@ def fetch_values(sql: Sql | str, parameters: Parameters = ()) -> list[Any]:
     return [values[0] for values in fetch_rows(sql, parameters)]
 
 
-def one_of(column: str, values: Sequence[str] | Sequence[int]) -> str:
-    """Return the SQL condition that the column has one of the values: ids, which may be many, or codes of ours."""
+def one_of(column: str, values: Sequence[str] | Sequence[int]) -> Sql:
+    """Return the condition that the column has one of the values: ids, which may be many, or codes of ours."""
     if not values:
-        return "FALSE"
+        return Sql("FALSE")
     if any(isinstance(one, str) for one in values):
-        return f"{column} IN ({', '.join(repr(str(one)) for one in values)})"
+        return raw(f"{column} IN ({', '.join(repr(str(one)) for one in values)})")
     ids = ",".join(str(int(one)) for one in values)
     # One text is read sooner than thousands of numbers.
-    return f"{column} = {ids}" if len(values) == 1 else f"{column} = ANY('{{{ids}}}')"
-
-
-def all_given(conditions: Mapping[str, Any]) -> tuple[str, list[Any]]:
-    """Return the conditions that have a value (`{"… = %s": value or None}`), joined by AND, and their values.
-
-    >>> all_given({"a = %s": 1, "b = %s": None})
-    ('TRUE AND a = %s', [1])
-    """
-    given = {sql: value for sql, value in conditions.items() if value is not None}
-    return " AND ".join(["TRUE", *given]), list(given.values())
+    return raw(f"{column} = {ids}" if len(values) == 1 else f"{column} = ANY('{{{ids}}}')")
 
 
 @contextmanager
@@ -154,15 +144,21 @@ class StoredBytes:
 
 def stored_bytes(table: str, column: str, *key: int, where: str = "id = %s") -> StoredBytes | None:
     """Return the value in the row with this key; None where there is none. The names are no input of anybody's."""
-    sizes = fetch_values(f"SELECT octet_length({column}) FROM {table} WHERE {where}", key)  # noqa: S608
-    return StoredBytes(sizes[0], _slices(f"{table} WHERE {where}", column, key, sizes[0])) if sizes else None
+    row = Sql("{table} WHERE {where}", table=name(table), where=raw(where, key))
+    sizes = fetch_values(Sql("SELECT octet_length({column}) FROM {row}", column=name(column), row=row))
+    return StoredBytes(sizes[0], _slices(row, name(column), sizes[0])) if sizes else None
 
 
-def _slices(row: str, column: str, key: Sequence[int], size_bytes: int) -> Iterator[bytes]:
+def _slices(row: Sql, column: Sql, size_bytes: int) -> Iterator[bytes]:
     for start in range(0, size_bytes, SLICE_BYTES):
         found = fetch_values(
-            f"SELECT substring({column} FROM %s FOR %s) FROM {row}",  # noqa: S608
-            [start + 1, SLICE_BYTES, *key],
+            Sql(
+                "SELECT substring({column} FROM {first} FOR {most}) FROM {row}",
+                column=column,
+                first=start + 1,
+                most=SLICE_BYTES,
+                row=row,
+            )
         )
         # Whoever reads slowly must not keep one of the pool's connections meanwhile.
         if not connection.in_atomic_block:

@@ -5,7 +5,7 @@ statements can be neither shown nor compared in a doctest, and Django's cursor i
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from string import Formatter
 from typing import Any
@@ -45,6 +45,15 @@ parameters=([1, 2], 'NDLV'))
     def __iter__(self) -> Iterator[Any]:
         return iter((self.text, self.parameters))
 
+    def __str__(self) -> str:
+        """Return the text of what has no parameters; of what has some it would be half of it."""
+        if self.parameters:
+            raise TypeError(f"{self.text!r} has parameters.")
+        return self.text
+
+    def __bool__(self) -> bool:
+        return bool(self.text)
+
     def __add__(self, other: "Sql") -> "Sql":
         """Return both, with a blank between."""
         return join(" ", (self, other))
@@ -82,17 +91,31 @@ def all_of(conditions: Iterable[Sql]) -> Sql:
     >>> all_of([Sql("a OR b"), Sql("c")]).text, all_of([]).text
     ('(a OR b) AND (c)', 'TRUE')
     """
-    return _joined(" AND ", conditions) or Sql("TRUE")
+    return join(" AND ", map(_enclosed, conditions)) or TRUE
 
 
 def any_of(conditions: Iterable[Sql]) -> Sql:
-    """Return the condition that one holds; FALSE where there are none."""
-    return _joined(" OR ", conditions) or Sql("FALSE")
+    """Return the condition that one holds; FALSE where there are none.
 
-
-def _joined(word: str, conditions: Iterable[Sql]) -> Sql | None:
+    >>> any_of([Sql("a"), Sql("b")]).text, any_of([Sql("a")]).text
+    ('((a) OR (b))', '(a)')
+    """
     some = tuple(conditions)
-    return some[0] if len(some) == 1 else join(word, (Sql("({it})", it=one) for one in some)) if some else None
+    either = join(" OR ", map(_enclosed, some)) or Sql("FALSE")
+    return _enclosed(either) if len(some) > 1 else either
+
+
+def all_given(conditions: Mapping[str, Any]) -> Sql:
+    """Return the conditions that have a value (`{"… = {value}": value or None}`), joined by AND.
+
+    >>> all_given({"a = {value}": 1, "b = {value}": None})
+    Sql(text='(a = %s)', parameters=(1,))
+    """
+    return all_of(Sql(text, value=value) for text, value in conditions.items() if value is not None)
+
+
+def _enclosed(part: Sql) -> Sql:
+    return Sql("({part})", part=part)
 
 
 def name(text: str) -> Sql:
@@ -105,3 +128,8 @@ def name(text: str) -> Sql:
 def names(texts: Iterable[str]) -> Sql:
     """Return names with commas between."""
     return join(", ", map(name, texts))
+
+
+TRUE = Sql("TRUE")
+# A part that is left out.
+EMPTY = Sql("")

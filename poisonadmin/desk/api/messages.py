@@ -13,10 +13,11 @@ from poisonadmin.desk.queries.versions import VersionRow, version_payload, versi
 from poisonadmin.intake.commands import accept
 from poisonadmin.intake.domain.envelope import ENVELOPE, parse_line
 from poisonadmin.messages.domain.outcome import Outcome
-from poisonadmin.messages.domain.states import Confirming, Event, Reason, State
+from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.messages.queries.detail_rows import AttemptRow, HistoryRow, HopRow, MessageDetail, Transport
 from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.domain.words import ADDRESS, FLAG, ID, MOMENT, TEXT, WORDS, Word
 from poisonadmin.search.queries.lists import ORDERINGS, list_messages
 from poisonadmin.store.models.claim import NodeEnd
 from poisonadmin.store.models.lane import AddressStatus
@@ -26,6 +27,7 @@ from poisonadmin.web.api.contract import (
     LIMIT,
     PAGE,
     Paged,
+    Parameter,
     Raw,
     boolean,
     choice,
@@ -86,42 +88,25 @@ RECEIVED_BY = "api"
 
 ORDERING = ordering(ORDERINGS, "Newest first is -id.")
 _PAGE = {parameter.name: parameter for parameter in (LIMIT, CURSOR, ORDERING)}
+
+
+def _parameter(word: Word) -> Parameter:
+    if word.kind.values:
+        return choice(word.name, word.kind.values, word.about, many=True)
+    if word.kind is TEXT:
+        return text(word.name, word.about, many=True)
+    if word.kind is ID:
+        return identifier(word.name, word.about, many=True)
+    return {ADDRESS: pattern, FLAG: boolean, MOMENT: time}[word.kind](word.name, word.about)
+
+
 FILTER = (
-    choice("state", State, many=True),
-    pattern("address", "An address, or a pattern with * (one word) and # (any words)."),
-    identifier("group", "A failure group.", many=True),
-    choice("reason", Reason, many=True),
-    boolean("candidate", "Whether it may have crashed its consumer."),
-    choice("confirmation", Confirming, many=True),
-    pattern("original_address", "Where it failed, of a message that was moved since; an address or a pattern."),
-    text(
-        "error",
-        "Part of its failure group's title, class or cause, or a phrase of its latest failure's message.",
-        many=True,
-    ),
-    text(
-        "failure",
-        "Part of its failure group's title, class or cause, or of the message of the group's sample.",
-        many=True,
-    ),
-    text("group_owner", "The name of the account that owns its failure group.", many=True),
-    text("group_tag", "A tag of its failure group.", many=True),
-    boolean("snoozed", "Whether its failure group is snoozed now."),
-    text("destination", "Where the address that it would be delivered from, or again, delivers to.", many=True),
-    text("consumer_version", "What its consumer was when it failed last (`PoisonAdmin-Consumer-Version`).", many=True),
-    text("conversation_id", many=True),
-    text("message_id", many=True),
-    text("owner", "The account that cares for it; `none`: those without an owner.", many=True),
-    text("tag", "A tag of a rule or of a person, as it is written.", many=True),
+    *(_parameter(word) for word in WORDS if word.is_parameter and not word.is_named),
     text(
         "q",
         "The search box: words and field:value pairs. `header.<name>=…`, `key.<name>=…` are parameters.",
         many=True,
     ),
-    time("received_after"),
-    time("received_before"),
-    time("failed_after"),
-    time("failed_before"),
 )
 
 

@@ -1,7 +1,5 @@
 """Completions of the last word in the search box."""
 
-from collections.abc import Sequence
-
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 from django.urls import path
@@ -9,21 +7,14 @@ from django.urls import path
 from poisonadmin.addresses.queries import names_holding
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.filter_values import checked_text
-from poisonadmin.messages.domain.states import Confirming, Reason, State
-from poisonadmin.search.domain.filters import FIELDS, SPANS
+from poisonadmin.search.domain.words import ADDRESS, BYTES, JSON_VALUE, WORDS, word_of_box
 from poisonadmin.search.queries.owners import NOBODY, owners_beginning, tags_beginning
 from poisonadmin.web.pages.views import page
 
 SHOWN = 12
-_WORDS: dict[str, Sequence[str]] = {
-    "state": tuple(State),
-    "reason": tuple(Reason),
-    "confirmation": tuple(Confirming),
-    "candidate": ("true", "false"),
-    "failed": ("1h", "24h", "7d"),
-    "received": ("1h", "24h", "7d"),
-}
-_ADDRESSES = ("address", "original_address")
+_NAMES = sorted(
+    word.name for word in WORDS if word.in_box and not word.is_named and word.kind not in (BYTES, JSON_VALUE)
+)
 
 
 @page(filters=("q",))
@@ -38,8 +29,9 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
 def _completed(word: str, principal: Principal) -> list[str]:
     field, colon, start = word.partition(":")
     if not colon:
-        return [f"{name}:" for name in sorted({*FIELDS, *SPANS, "attempts"}) if word and name.startswith(word)]
-    if field in _ADDRESSES:
+        return [f"{name}:" for name in _NAMES if word and name.startswith(word)]
+    asked = word_of_box(field)
+    if asked is not None and asked.kind is ADDRESS:
         return [f"{field}:{name}" for name in names_holding(start, principal=principal, limit=SHOWN) if " " not in name]
     if field == "owner":
         names = owners_beginning(start, principal=principal, limit=SHOWN)
@@ -47,7 +39,8 @@ def _completed(word: str, principal: Principal) -> list[str]:
     if field == "tag":
         tags = tags_beginning(start, principal=principal, limit=SHOWN)
         return [f"{field}:{tag}" for tag in tags if " " not in tag]
-    return [f"{field}:{value}" for value in _WORDS.get(field, ()) if value.lower().startswith(start.lower())]
+    examples = asked.kind.examples if asked else ()
+    return [f"{field}:{value}" for value in examples if value.lower().startswith(start.lower())]
 
 
 urlpatterns = [

@@ -12,7 +12,7 @@ from poisonadmin.core.queries.paging import Count
 from poisonadmin.desk.queries.detail import get_message
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.crashes import get_crash
-from poisonadmin.search.domain.filters import MessageFilter, narrowing, parse_filter, state
+from poisonadmin.search.domain.filters import MessageFilter, narrowing, parse_filter
 from poisonadmin.search.queries import blacklist as queries
 from poisonadmin.search.queries.blacklist import list_others, others_on
 from poisonadmin.web.pages.views import Pairs, href, page, pager, pairs, require_known
@@ -65,7 +65,7 @@ def candidates(request: HttpRequest, principal: Principal) -> HttpResponseBase:
 def bystanders(request: HttpRequest, principal: Principal, message_id: int, attempt: int) -> HttpResponseBase:
     """Render the messages that shared the node with a crash, and what became of each."""
     require_known(request, "state")
-    states = [str(state("state", text)) for text in request.GET.getlist("state")]
+    states = [str(term) for term in parse_filter({"state": request.GET.getlist("state")}).terms for term in term.values]
     crash = get_crash(message_id, attempt, principal=principal)
     message = get_message(message_id, principal=principal)
     found = list_others(crash, principal=principal, states=states, cursor=request.GET.get("cursor"))

@@ -9,7 +9,8 @@ from django.urls import path, reverse
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.desk.pages.crashed import CRASHES
-from poisonadmin.search.domain.filters import KEY, narrowing, parse_filter
+from poisonadmin.search.domain.filters import narrowing, parse_filter
+from poisonadmin.search.domain.words import KEY
 from poisonadmin.search.queries.facets import FacetValue, facets
 from poisonadmin.search.queries.recent_facets import recent_facets
 from poisonadmin.web.pages.views import Pairs, href, page, pairs

@@ -1,6 +1,6 @@
 """Triage: messages that a filter finds, as a list, as sets of what they share, as their failures, or as crashes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
@@ -19,11 +19,12 @@ from poisonadmin.desk.pages import crashed, sets
 from poisonadmin.desk.pages.crashed import CRASHES
 from poisonadmin.desk.pages.opened_from import list_parameter
 from poisonadmin.groups.queries.grouping import GroupBy
+from poisonadmin.messages.domain.states import Confirming, Reason, State
 from poisonadmin.messages.queries.counts import counts
 from poisonadmin.search.deep.domain.states import SearchState
 from poisonadmin.search.deep.queries.searches import archived_found, latest_search, list_found
-from poisonadmin.search.domain.filters import MOMENTS, MessageFilter, narrowing, parse_filter
-from poisonadmin.search.domain.payload_words import DEEP
+from poisonadmin.search.domain.filters import MessageFilter, narrowing, parse_filter
+from poisonadmin.search.domain.words import WORDS, Word, parameter
 from poisonadmin.search.queries.archived import ArchivedMessageRow, can_answer, list_archived
 from poisonadmin.search.queries.failures import FailureFilter, list_failures
 from poisonadmin.search.queries.lists import count_messages, list_messages
@@ -36,25 +37,7 @@ from poisonadmin.web.pages.words import CONFIRMATIONS, REASONS, STATES, reason_w
 
 PAGE_ROWS = 50
 NEWER_CAP = 100
-CHIP_NAMES = {
-    "q": "search",
-    "state": "state",
-    "reason": "reason",
-    "group": "failure group",
-    "failure": "failure group holds",
-    "group_owner": "owner of the failure group",
-    "group_tag": "tag of the failure group",
-    "snoozed": "snoozed failure groups",
-    "original_address": "original address",
-    "confirmation": "consumer confirmation",
-    "consumer_version": "consumer version",
-    "conversation_id": "conversation",
-    "message_id": "message id",
-    "received_after": "received after",
-    "received_before": "received before",
-    "failed_after": "failed after",
-    "failed_before": "failed before",
-}
+CHIP_NAMES = {"q": "search"} | {word.name: word.label for word in WORDS if word.label}
 # What is shown of the messages that the filter finds: the messages, sets of them, their failures, or their crashes.
 FAILURE, FAILURES = "failure", "failures"
 SHOWN_AS = {
@@ -70,11 +53,10 @@ SHOWN_AS = {
     CRASHES: "Crashes",
 }
 # Fields of the form below *More filters*; what else the list is narrowed by, it carries along.
-FORM_FIELDS = {
-    *("state", "address", "reason", "confirmation", "error", "conversation_id", "message_id"),
-    *("failure", "group_owner", "group_tag", "snoozed", *MOMENTS),
-}
-SNOOZED = {"false": "left out", "true": "only these"}
+FORM_FIELDS = {word.name: word for word in WORDS if word.form}
+# The words for codes: in lists of choices, and of a filter in force.
+_CHOICES: dict[Any, Mapping[str, str]] = {State: STATES, Reason: REASONS, Confirming: CONFIRMATIONS}
+_CODES: dict[Any, Callable[[str], str]] = {State: state_words, Reason: reason_words}
 # Terms by which somebody looks for certain messages, which may be archived.
 LOOKED_UP = {"message_id", "conversation_id", "key", "text"}
 SHOWN_ARCHIVED = 10
@@ -106,7 +88,7 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     message_filter = MessageFilter()
     try:
         message_filter = parse_filter(_given(request))
-        if is_deep(message_filter):
+        if message_filter.is_deep:
             by = ""
             template, content = "searches/_searched.html", searched_content(request, principal)
         else:
@@ -114,7 +96,7 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     except PoisonAdminError as error:
         problem = error
     empty = None
-    if not content.get("rows") and not problem and not is_deep(message_filter):
+    if not content.get("rows") and not problem and not message_filter.is_deep:
         empty = content.get("why_empty") or _why_empty(message_filter, principal)
     context = (
         _frame(request, principal, by)
@@ -123,7 +105,7 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
             "problem": problem,
             "empty": empty,
             "template": template,
-            "is_deep": is_deep(message_filter),
+            "is_deep": message_filter.is_deep,
         }
     )
     return render(request, "messages/triage.html", context, status=problem.status if problem else 200)
@@ -152,11 +134,7 @@ def _frame(request: HttpRequest, principal: Principal, by: str) -> dict[str, Any
     return {
         "views": views_bar(request, principal),
         "chips": _chips(request, () if by != CRASHES else crashed.NARROWED),
-        "values": {name: values[-1] for name, values in request.GET.lists()},
-        "states": [(code, words, code in request.GET.getlist("state")) for code, words in STATES.items()],
-        "reasons": REASONS,
-        "confirmations": CONFIRMATIONS,
-        "snoozing": SNOOZED,
+        "form_fields": [_form_field(word, request.GET.getlist(word.name)) for word in FORM_FIELDS.values()],
         "carried": [pair for pair in _grouped(kept, by) if pair[0] not in FORM_FIELDS],
         "kept": kept,
         "shown_as": shown_as,
@@ -256,9 +234,22 @@ def _chips(request: HttpRequest, implied: Sequence[tuple[str, str]]) -> list[Chi
 
 
 def _chip_value(name: str, value: str) -> str:
-    if name == "snoozed":
-        return SNOOZED.get(value, value)
-    return {"state": state_words, "reason": reason_words}.get(name, str)(value)
+    word = parameter(name)
+    if word is None or word.form is None:
+        return value
+    return word.form.choices.get(value) or _CODES.get(word.kind.values, str)(value)
+
+
+def _form_field(word: Word, given: Sequence[str]) -> dict[str, Any]:
+    """Return a field of the form as its template shows it, with what is chosen."""
+    choices = (word.form.choices if word.form else {}) or _CHOICES.get(word.kind.values, {})
+    return {
+        "name": word.name,
+        "form": word.form,
+        "kind": word.kind.name,
+        "value": given[-1] if given else "",
+        "choices": [(code, words, code in given) for code, words in choices.items()],
+    }
 
 
 def _why_empty(message_filter: MessageFilter, principal: Principal) -> str:
@@ -269,11 +260,6 @@ def _why_empty(message_filter: MessageFilter, principal: Principal) -> str:
     if not any(counts(principal).by_state.values()) and not principal.sees_everything:
         return "nothing_in_scope"
     return "nothing_yet"
-
-
-def is_deep(message_filter: MessageFilter) -> bool:
-    """Return whether a search job has to look for it."""
-    return any(term.field in DEEP for term in message_filter.terms)
 
 
 def searched_content(request: HttpRequest, principal: Principal) -> dict[str, Any]:

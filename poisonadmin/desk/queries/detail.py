@@ -7,6 +7,7 @@ from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.destination_ids import destinations_seen
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import StoredBytes, columns, fetch_one, fetch_values, stored_bytes
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.desk.queries.versions import OF_ATTEMPT, OF_CHANGE
 from poisonadmin.messages.domain.attempt import ShownAttempt
 from poisonadmin.messages.queries import archived
@@ -23,23 +24,32 @@ from poisonadmin.messages.queries.message_rows import COLUMNS, JOINS, require_me
 from poisonadmin.messages.queries.payload_removals import REMOVAL, REMOVAL_JOIN, require_payload
 
 # The last move, while the message is where it has put it, and has not come home by it.
-_LAST_MOVE = """LEFT JOIN LATERAL (
+_LAST_MOVE = Sql(
+    """LEFT JOIN LATERAL (
     SELECT hop.id, hop.from_address, hop.to_address, hop.queue, hop.reason FROM hop WHERE hop.message_id = m.id
     ORDER BY hop.id DESC LIMIT 1
 ) AS last ON last.to_address = a.name AND o.name <> a.name"""
+)
 # As the child of such a move carries them in its headers (delivery/commands/dead_letters.py).
-_ORIGIN = """CASE WHEN last.id IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
+_ORIGIN = Sql(
+    """CASE WHEN last.id IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
     '_AMQ_ORIG_ADDRESS', last.from_address,
     '_AMQ_ORIG_QUEUE', coalesce((SELECT earlier.queue FROM hop AS earlier WHERE earlier.message_id = m.id
         AND earlier.id < last.id AND earlier.to_address = last.from_address ORDER BY earlier.id DESC LIMIT 1),
         last.from_address),
     '_AMQ_ORIG_MESSAGE_ID', e.message_id,
-    'MQDLH_Reason', CASE WHEN last.reason LIKE 'MQRC%%' THEN last.reason END)) END"""
-_CONFIRMATION = """LEFT JOIN confirmation c
+    'MQDLH_Reason', CASE WHEN last.reason LIKE 'MQRC%' THEN last.reason END)) END"""
+)
+_CONFIRMATION = Sql(
+    """LEFT JOIN confirmation c
  ON c.message_id = m.id AND c.attempt_number = m.attempt_number AND m.state = 'DLVD'"""
-_DELIVERED_TO = """CASE WHEN m.state <> 'DLVD' THEN NULL WHEN c.confirmed_at IS NULL AND EXISTS (
-    SELECT FROM attempt t JOIN destination s ON s.id = t.destination_id AND s.kind = ANY(%s)
-    WHERE t.message_id = m.id AND t.attempt_number = m.attempt_number) THEN 'broker' ELSE 'consumer' END"""
+)
+_DELIVERED_TO = Sql(
+    """CASE WHEN m.state <> 'DLVD' THEN NULL WHEN c.confirmed_at IS NULL AND EXISTS (
+    SELECT FROM attempt t JOIN destination s ON s.id = t.destination_id AND s.kind = ANY({brokers})
+    WHERE t.message_id = m.id AND t.attempt_number = m.attempt_number) THEN 'broker' ELSE 'consumer' END""",
+    brokers=list(BROKERS),
+)
 _BY_ATTEMPT = Key(("t.attempt_number",), (int,))
 _BY_SEQ = Key(("seq",), (int,))
 
@@ -47,17 +57,27 @@ _BY_SEQ = Key(("seq",), (int,))
 def get_message(message_id: int, *, principal: Principal) -> MessageDetail:
     """Return the message; raise NotFound."""
     principal.require(Permission.READ)
-    seen, own = destinations_seen(principal, "d.id")
-    sql = f"""SELECT {COLUMNS}, i.name AS intake_address, e.bookmark, e.received_by, e.parent_id,
+    sql = Sql(
+        """SELECT {columns}, i.name AS intake_address, e.bookmark, e.received_by, e.parent_id,
         CASE WHEN {seen} THEN d.name END AS destination, d.id IS NOT NULL AS has_destination,
-        b.headers AS header_bytes, last.queue,
-        coalesce({_ORIGIN}, '{{}}') AS origin,
-        {_DELIVERED_TO} AS delivered_to, c.confirm_by, c.confirmed_at, c.confirmed_by, c.note AS confirmation_note,
-        {REMOVAL}
-        FROM message m {JOINS} JOIN address i ON i.id = e.intake_address_id JOIN body b ON b.id = m.id
-        LEFT JOIN destination d ON d.id = a.destination_id {_LAST_MOVE} {_CONFIRMATION}
-        {REMOVAL_JOIN} WHERE m.id = %s"""  # noqa: S608
-    found = fetch_one(MessageDetail, sql, [*own, list(BROKERS), message_id]) if 0 < message_id <= MAX_ID else None
+        b.headers AS header_bytes, last.queue, coalesce({origin}, '{{}}') AS origin,
+        {delivered_to} AS delivered_to, c.confirm_by, c.confirmed_at, c.confirmed_by, c.note AS confirmation_note,
+        {removal}
+        FROM message m {joins} JOIN address i ON i.id = e.intake_address_id JOIN body b ON b.id = m.id
+        LEFT JOIN destination d ON d.id = a.destination_id {last_move} {confirmation}
+        {removal_join} WHERE m.id = {id}""",
+        columns=COLUMNS,
+        seen=destinations_seen(principal, "d.id"),
+        origin=_ORIGIN,
+        delivered_to=_DELIVERED_TO,
+        removal=REMOVAL,
+        joins=JOINS,
+        last_move=_LAST_MOVE,
+        confirmation=_CONFIRMATION,
+        removal_join=REMOVAL_JOIN,
+        id=message_id,
+    )
+    found = fetch_one(MessageDetail, sql) if 0 < message_id <= MAX_ID else None
     if found is None:
         return archived.detail(message_id, principal=principal)
     if not principal.sees(found.address):
@@ -94,15 +114,21 @@ def attempts(
     """Return the failure log; raise NotFound, InvalidCursor."""
     if not require_message(message_id, principal):
         return archived.attempts(message_id, principal=principal)
-    seen, own = destinations_seen(principal, "d.id")
-    sql = f"""SELECT {columns(ShownAttempt, "t")}, n.name AS node, CASE WHEN {seen} THEN d.name END AS destination,
-        {SEEN_AS} AS group_id, n.id AS node_id, n.host, n."end" AS node_end, c.is_isolation AS is_alone,
-        {OF_ATTEMPT} AS version
+    sql = Sql(
+        """SELECT {columns}, n.name AS node, CASE WHEN {seen} THEN d.name END AS destination,
+        {group} AS group_id, n.id AS node_id, n.host, n."end" AS node_end, c.is_isolation AS is_alone,
+        {version} AS version
         FROM attempt t LEFT JOIN claim c ON c.id = t.claim_id
         LEFT JOIN node n ON n.claim_id = t.claim_id AND n.shard = t.shard
         LEFT JOIN destination d ON d.id = t.destination_id
-        LEFT JOIN failure_group g ON g.fingerprint = t.fingerprint WHERE t.message_id = %s"""  # noqa: S608
-    return fetch_page(AttemptRow, sql, [*own, message_id], window(cursor, limit, _BY_ATTEMPT))
+        LEFT JOIN failure_group g ON g.fingerprint = t.fingerprint WHERE t.message_id = {id}""",
+        columns=columns(ShownAttempt, "t"),
+        seen=destinations_seen(principal, "d.id"),
+        group=SEEN_AS,
+        version=OF_ATTEMPT,
+        id=message_id,
+    )
+    return fetch_page(AttemptRow, sql, page=window(cursor, limit, _BY_ATTEMPT))
 
 
 def history(
@@ -111,9 +137,13 @@ def history(
     """Return the state changes; raise NotFound, InvalidCursor."""
     if not require_message(message_id, principal):
         return archived.history(message_id)
-    sql = f"""SELECT seq, at, from_state, to_state, event, reason, attempt_number, actor, note, operation_id,
-        {OF_CHANGE} AS version FROM history WHERE message_id = %s"""  # noqa: S608
-    return fetch_page(HistoryRow, sql, [message_id], window(cursor, limit, _BY_SEQ))
+    sql = Sql(
+        """SELECT seq, at, from_state, to_state, event, reason, attempt_number, actor, note, operation_id,
+        {version} AS version FROM history WHERE message_id = {id}""",
+        version=OF_CHANGE,
+        id=message_id,
+    )
+    return fetch_page(HistoryRow, sql, page=window(cursor, limit, _BY_SEQ))
 
 
 def hops(
@@ -122,8 +152,8 @@ def hops(
     """Return the moves between addresses; raise NotFound, InvalidCursor."""
     if not require_message(message_id, principal):
         return archived.hops(message_id)
-    sql = f"SELECT {columns(HopRow, 'hop')} FROM hop WHERE message_id = %s"  # noqa: S608
-    return fetch_page(HopRow, sql, [message_id], window(cursor, limit, NEWEST_FIRST))
+    sql = Sql("SELECT {columns} FROM hop WHERE message_id = {id}", columns=columns(HopRow, "hop"), id=message_id)
+    return fetch_page(HopRow, sql, page=window(cursor, limit, NEWEST_FIRST))
 
 
 def get_transport(message_id: int, *, principal: Principal) -> Transport:

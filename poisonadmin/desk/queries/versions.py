@@ -6,6 +6,7 @@ from datetime import datetime
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.rows import StoredBytes, fetch, fetch_rows, fetch_values, stored_bytes
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.decisions.queries import payload_changes
 from poisonadmin.decisions.queries.payload_changes import MessageContent
 from poisonadmin.messages.queries.archived import archived_version_payload, archived_versions
@@ -13,16 +14,20 @@ from poisonadmin.messages.queries.message_rows import require_message
 from poisonadmin.messages.queries.payload_removals import require_payload
 
 # The number of the version that a delivery carried; `t` is its attempt.
-OF_ATTEMPT = """coalesce(
+OF_ATTEMPT = Sql(
+    """coalesce(
     (SELECT min(v.number) FROM payload_version AS v
      WHERE v.message_id = t.message_id AND v.until_attempt >= t.attempt_number),
     1 + (SELECT count(*) FROM payload_version AS v WHERE v.message_id = t.message_id))"""
+)
 # The number of the version that a change of state made; `history` is the change.
-OF_CHANGE = """CASE history.event
+OF_CHANGE = Sql(
+    """CASE history.event
     WHEN 'patched' THEN (SELECT min(v.number) + 1 FROM payload_version AS v
         WHERE v.message_id = history.message_id AND v.operation_id = history.operation_id)
     WHEN 'operation_cancelled' THEN (SELECT max(v.number) + 1 FROM payload_version AS v
         WHERE v.message_id = history.message_id AND v.operation_id = history.operation_id HAVING count(*) > 1) END"""
+)
 
 _VERSIONS = """
 SELECT 1 + count(*)::int AS number, NULL::int AS until_attempt, NULL::timestamptz AS replaced_at,

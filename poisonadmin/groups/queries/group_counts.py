@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.rows import fetch_rows
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.groups.queries.grouping import MESSAGES_READ
 from poisonadmin.messages.queries.counts import NOW, ByState, empty
 from poisonadmin.search.domain.filters import MessageFilter
@@ -28,14 +29,17 @@ def count_groups(message_filter: MessageFilter, principal: Principal) -> GroupCo
     """Return the counts of what a filter finds, in the caller's scope. Errors: `InvalidFilter`."""
     counted = counted_filter(message_filter, principal)
     if counted is not None:
-        condition, values = counted.whole
-        sql = f"""SELECT c.group_id, c.state, sum(c.n)::bigint FROM {NOW} WHERE {condition}
-                  GROUP BY 1, 2 HAVING sum(c.n) > 0"""  # noqa: S608
+        found = Sql(
+            """SELECT c.group_id, c.state, sum(c.n)::bigint FROM {now} WHERE {counted}
+            GROUP BY 1, 2 HAVING sum(c.n) > 0""",
+            now=NOW,
+            counted=counted.whole,
+        )
     else:
-        newest, values = matching(message_filter, principal, MESSAGES_READ + 1)
-        sql = f"SELECT m.group_id, m.state, count(*) FROM ({newest}) m GROUP BY 1, 2"  # noqa: S608
+        newest = matching(message_filter, principal, MESSAGES_READ + 1)
+        found = Sql("SELECT m.group_id, m.state, count(*) FROM ({newest}) m GROUP BY 1, 2", newest=newest)
     by_member: dict[int | None, ByState] = {}
-    for group_id, state, n in fetch_rows(sql, values):
+    for group_id, state, n in fetch_rows(found):
         by_member.setdefault(group_id, empty())[state] = n
     read = sum(sum(by_state.values()) for by_state in by_member.values())
     is_cut = counted is None and read > MESSAGES_READ

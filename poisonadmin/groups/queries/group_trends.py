@@ -7,6 +7,7 @@ from datetime import datetime
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.rows import fetch, fetch_rows
+from poisonadmin.core.queries.sql import Sql
 
 TREND_HOURS = 24
 TREND_DAYS = 28
@@ -25,12 +26,16 @@ class FailedVersion:
 
 def failures_an_hour(of: Mapping[int, int], principal: Principal) -> dict[int, list[int]]:
     """Return for each group its failures in the last 24 hours of the clock, the current one last."""
-    scope, parameters = scope_condition(principal, "h.address_id")
     hours = fetch_rows(
-        "SELECT h.group_id, extract(epoch FROM date_trunc('hour', now()) - h.hour)::int / 3600, sum(h.failures)::bigint"  # noqa: S608
-        " FROM group_hour h WHERE h.group_id = ANY(%s)"
-        f" AND h.hour > now() - interval '{TREND_HOURS} hours' AND {scope} GROUP BY 1, 2",
-        [list(of), *parameters],
+        Sql(
+            """SELECT h.group_id, extract(epoch FROM date_trunc('hour', now()) - h.hour)::int / 3600,
+                   sum(h.failures)::bigint
+            FROM group_hour h
+            WHERE h.group_id = ANY({ids}) AND h.hour > now() - {hours} * interval '1 hour' AND {scope} GROUP BY 1, 2""",
+            ids=list(of),
+            hours=TREND_HOURS,
+            scope=scope_condition(principal, "h.address_id"),
+        )
     )
     found = {group_id: [0] * TREND_HOURS for group_id in of.values()}
     for member_id, hours_ago, n in hours:
@@ -41,12 +46,15 @@ def failures_an_hour(of: Mapping[int, int], principal: Principal) -> dict[int, l
 
 def failures_a_day(member_ids: Sequence[int], principal: Principal) -> tuple[int, ...]:
     """Return the failures in the last 28 days in UTC, today last."""
-    scope, parameters = scope_condition(principal, "h.address_id")
     days = fetch_rows(
-        "SELECT (now() AT TIME ZONE 'UTC')::date - (h.hour AT TIME ZONE 'UTC')::date, sum(h.failures)::bigint"  # noqa: S608
-        " FROM group_hour h WHERE h.group_id = ANY(%s)"
-        f" AND h.hour > now() - interval '{TREND_DAYS} days' AND {scope} GROUP BY 1",
-        [list(member_ids), *parameters],
+        Sql(
+            """SELECT (now() AT TIME ZONE 'UTC')::date - (h.hour AT TIME ZONE 'UTC')::date, sum(h.failures)::bigint
+            FROM group_hour h
+            WHERE h.group_id = ANY({ids}) AND h.hour > now() - {days} * interval '1 day' AND {scope} GROUP BY 1""",
+            ids=list(member_ids),
+            days=TREND_DAYS,
+            scope=scope_condition(principal, "h.address_id"),
+        )
     )
     found = [0] * TREND_DAYS
     for days_ago, n in days:
@@ -57,9 +65,13 @@ def failures_a_day(member_ids: Sequence[int], principal: Principal) -> tuple[int
 
 def failed_versions(member_ids: Sequence[int], principal: Principal) -> tuple[FailedVersion, ...]:
     """Return the consumer versions that failures in scope came with, the latest failure first, at most 50."""
-    scope, parameters = scope_condition(principal, "v.address_id")
-    sql = f"""SELECT v.consumer_version, min(v.first_at) AS first_at, max(v.last_at) AS last_at,
-                     sum(v.failures)::bigint AS failures
-              FROM group_version v WHERE v.group_id = ANY(%s) AND {scope}
-              GROUP BY 1 ORDER BY 3 DESC, 1 LIMIT {SHOWN_VERSIONS}"""  # noqa: S608
-    return tuple(fetch(FailedVersion, sql, [list(member_ids), *parameters]))
+    found = Sql(
+        """SELECT v.consumer_version, min(v.first_at) AS first_at, max(v.last_at) AS last_at,
+               sum(v.failures)::bigint AS failures
+        FROM group_version v WHERE v.group_id = ANY({ids}) AND {scope}
+        GROUP BY 1 ORDER BY 3 DESC, 1 LIMIT {shown}""",
+        ids=list(member_ids),
+        scope=scope_condition(principal, "v.address_id"),
+        shown=SHOWN_VERSIONS,
+    )
+    return tuple(fetch(FailedVersion, found))

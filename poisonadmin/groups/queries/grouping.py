@@ -4,14 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from functools import partial
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import InvalidFilter, checked_text
 from poisonadmin.core.queries.destination_ids import destinations_seen
 from poisonadmin.core.queries.rows import bounded, fetch
+from poisonadmin.core.queries.sql import EMPTY, Sql
+from poisonadmin.core.queries.sql import name as column_name
 from poisonadmin.messages.queries.counts import NOW
-from poisonadmin.search.domain.filters import HEADER, KEY, MessageFilter
+from poisonadmin.search.domain.filters import MessageFilter
+from poisonadmin.search.domain.words import HEADER, KEY
 from poisonadmin.search.queries.axes import COLUMNS, AxisValue, named
 from poisonadmin.search.queries.counted import counted_filter
 from poisonadmin.search.queries.lists import matching
@@ -54,36 +57,39 @@ class Dimension:
     """
 
     parameter: str
-    key: str
-    join: str = ""
-    parameters: tuple[Any, ...] = ()
+    key: Sql
+    join: Sql = EMPTY
     most: int = MESSAGES_READ
     is_counted: bool = True
 
 
 # An attempt a message, by its key.
-_LAST_FAILURE = """LEFT JOIN LATERAL (
+_LAST_FAILURE = Sql(
+    """LEFT JOIN LATERAL (
     SELECT t.consumer_version FROM attempt t WHERE t.message_id = m.id AND t.outcome <> 'delivered'
     ORDER BY t.attempt_number DESC LIMIT 1) failed ON TRUE"""
+)
 _FIXED: dict[str, Dimension] = {
     GroupBy.OWNER: Dimension(
         "owner",
-        "u.username",
-        "LEFT JOIN message_owner w ON w.message_id = m.id LEFT JOIN auth_user u ON u.id = w.owner_id",
+        Sql("u.username"),
+        Sql("LEFT JOIN message_owner w ON w.message_id = m.id LEFT JOIN auth_user u ON u.id = w.owner_id"),
         is_counted=False,
     ),
     GroupBy.CONSUMER_VERSION: Dimension(
-        "consumer_version", "failed.consumer_version", _LAST_FAILURE, most=HEADERS_READ, is_counted=False
+        "consumer_version", Sql("failed.consumer_version"), _LAST_FAILURE, most=HEADERS_READ, is_counted=False
     ),
 }
 _ORDERS = {
-    SetOrder.UNDECIDED: "undecided DESC, messages DESC",
-    SetOrder.SIZE: "messages DESC",
-    SetOrder.FIRST: "first_at DESC NULLS LAST",
-    SetOrder.LAST: "last_at DESC NULLS LAST",
-    SetOrder.TREND: "last_day DESC, messages DESC",
+    SetOrder.UNDECIDED: Sql("undecided DESC, messages DESC"),
+    SetOrder.SIZE: Sql("messages DESC"),
+    SetOrder.FIRST: Sql("first_at DESC NULLS LAST"),
+    SetOrder.LAST: Sql("last_at DESC NULLS LAST"),
+    SetOrder.TREND: Sql("last_day DESC, messages DESC"),
 }
-_SETS = """
+_SETS = partial(
+    Sql,
+    """
 WITH found AS MATERIALIZED ({newest}), hours AS (
     SELECT {key} AS key, floor(extract(epoch FROM now() - m.failed_at) / 3600) AS hours_ago, count(*) AS n,
            count(*) FILTER (WHERE m.is_undecided) AS undecided, min(m.failed_at) AS first_at,
@@ -99,17 +105,21 @@ WITH found AS MATERIALIZED ({newest}), hours AS (
 SELECT key AS value, messages, undecided, first_at, last_at, by_hour,
        (SELECT count(*) FROM found) AS read
 FROM sets ORDER BY {order}, key LIMIT {shown}
-"""
-_READ_ONLY = "SELECT * FROM read"
+""",
+)
+_READ_ONLY = Sql("SELECT * FROM read")
 # The counters know how many there are; the messages that were read know when.
-_COUNTED = """
+_COUNTED = partial(
+    Sql,
+    """
 SELECT key, counted.messages, counted.undecided, read.first_at, read.last_at, coalesce(last_day, 0) AS last_day,
        coalesce(by_hour, '{{}}') AS by_hour
 FROM (SELECT {key} AS key, sum(m.n)::bigint AS messages,
              coalesce(sum(m.n) FILTER (WHERE m.state = 'NDLV'), 0)::bigint AS undecided
       FROM (SELECT * FROM {now} WHERE {condition}) AS m {join} GROUP BY 1 HAVING sum(m.n) > 0) AS counted
 LEFT JOIN read USING (key)
-"""
+""",
+)
 
 
 @dataclass(frozen=True)
@@ -168,15 +178,11 @@ def group_messages(
     counted = counted_filter(message_filter, principal) if dimension.is_counted else None
     most = dimension.most if counted is None else COUNTED_READ
     with bounded():
-        newest, parameters = matching(message_filter, principal, most + 1)
-        parameters = [*parameters, *dimension.parameters]
         sets = _READ_ONLY
         if counted is not None:
-            condition, values = counted.whole
-            sets = _COUNTED.format(key=dimension.key, join=dimension.join, now=NOW, condition=condition)
-            parameters += [*values, *dimension.parameters]
-        sql = _SETS.format(
-            newest=newest,
+            sets = _COUNTED(key=dimension.key, join=dimension.join, now=NOW, condition=counted.whole)
+        found = _SETS(
+            newest=matching(message_filter, principal, most + 1),
             key=dimension.key,
             join=dimension.join,
             sets=sets,
@@ -184,7 +190,7 @@ def group_messages(
             order=_ORDERS[SetOrder(order)],
             shown=SHOWN_SETS + 1,
         )
-        rows = fetch(_CountedSet, sql, parameters)
+        rows = fetch(_CountedSet, found)
         keys = [row.value for row in rows if row.value is not None]
         names = named({dimension.parameter: keys}) if dimension.parameter in COLUMNS else {}
     is_cut = bool(rows) and rows[0].read > most
@@ -199,28 +205,28 @@ def group_messages(
 
 def _dimension(by: str, principal: Principal) -> Dimension:
     if by in COLUMNS and by in set(GroupBy):
-        return Dimension(by, f"m.{COLUMNS[by]}::text")
+        return Dimension(by, Sql("{column}::text", column=column_name(f"m.{COLUMNS[by]}")))
     if by in _FIXED:
         return _FIXED[by]
     if by == GroupBy.DESTINATION:
-        seen, parameters = destinations_seen(principal, "d.id")
-        join = f"""JOIN address a ON a.id = coalesce(m.original_address_id, m.address_id)
- LEFT JOIN destination d ON d.id = a.destination_id AND {seen}"""
-        return Dimension("destination", "d.name", join, parameters=tuple(parameters))
+        join = Sql(
+            """JOIN address a ON a.id = coalesce(m.original_address_id, m.address_id)
+            LEFT JOIN destination d ON d.id = a.destination_id AND {seen}""",
+            seen=destinations_seen(principal, "d.id"),
+        )
+        return Dimension("destination", Sql("d.name"), join)
     name = checked_text("group_by", by)
     if name.startswith(HEADER) and len(name) > len(HEADER):
-        join = "JOIN body b ON b.id = m.id"
         return Dimension(
             name,
-            "convert_from(b.headers, 'UTF8')::json ->> %s",
-            join,
-            parameters=(name.removeprefix(HEADER),),
+            Sql("convert_from(b.headers, 'UTF8')::json ->> {header}", header=name.removeprefix(HEADER)),
+            Sql("JOIN body b ON b.id = m.id"),
             most=HEADERS_READ,
             is_counted=False,
         )
     if name.startswith(KEY) and len(name) > len(KEY):
-        join = "LEFT JOIN business_key k ON k.message_id = m.id AND k.name = %s"
-        return Dimension(name, "k.value", join, parameters=(name.removeprefix(KEY),), is_counted=False)
+        join = Sql("LEFT JOIN business_key k ON k.message_id = m.id AND k.name = {key}", key=name.removeprefix(KEY))
+        return Dimension(name, Sql("k.value"), join, is_counted=False)
     raise InvalidFilter(
         "group_by",
         f"Messages are grouped by failure, {', '.join(GroupBy)}, header.<name> or key.<name>, not by {by[:40]!r}.",

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
@@ -11,6 +12,7 @@ from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_values
+from poisonadmin.core.queries.sql import EMPTY, TRUE, Sql, all_of
 from poisonadmin.groups.queries.group_counts import GroupCounts, count_groups
 from poisonadmin.groups.queries.group_trends import (
     TREND_HOURS,
@@ -24,7 +26,7 @@ from poisonadmin.messages.queries.counts import ByState, by_state_of_each, empty
 from poisonadmin.messages.queries.merged_groups import SEEN_AS, seen_as
 from poisonadmin.search.domain.filters import MessageFilter, Term
 from poisonadmin.search.queries.group_members import Fingerprint, members_seen, visible_members
-from poisonadmin.search.queries.group_words import FIELDS, IS_SNOOZED, as_groups
+from poisonadmin.search.queries.meanings import IS_SNOOZED, as_groups, is_about_groups
 
 ORDERINGS = {
     "-last_at": Key(("seen.last_at", "seen.id"), (datetime, int)),
@@ -34,10 +36,16 @@ ORDERINGS = {
 }
 NOT_SNOOZED = MessageFilter((Term("snoozed", (False,)),))
 # Joined to each fingerprint: its messages, as they were counted before, or its failures in the last hours.
-_COUNTED_JOIN = " LEFT JOIN unnest(%s::bigint[], %s::bigint[]) figure (group_id, n) ON figure.group_id = g.id"
-_TREND_JOIN = f""" LEFT JOIN LATERAL (
+_COUNTED_JOIN = partial(
+    Sql, "LEFT JOIN unnest({groups}::bigint[], {sums}::bigint[]) figure (group_id, n) ON figure.group_id = g.id"
+)
+_TREND_JOIN = partial(
+    Sql,
+    """LEFT JOIN LATERAL (
     SELECT sum(h.failures) AS n FROM group_hour h
-    WHERE h.group_id = g.id AND h.hour > now() - interval '{TREND_HOURS} hours' AND {{scope}}) figure ON TRUE"""  # noqa: S608
+    WHERE h.group_id = g.id AND h.hour > now() - {hours} * interval '1 hour' AND {scope}) figure ON TRUE""",
+    hours=TREND_HOURS,
+)
 
 
 @dataclass(frozen=True)
@@ -126,18 +134,26 @@ class GroupDetail(GroupRow):
 
 
 # Of what is merged, the group that it was merged into says what it is called, where that is in scope.
-_SEEN = """
+_SEEN = partial(
+    Sql,
+    """
 SELECT {of} AS id, coalesce(min(g.id) FILTER (WHERE g.merged_into_id IS NULL), min(g.id)) AS named_id,
        min(g.first_at) AS first_at, max(g.last_at) AS last_at, sum(g.failures)::bigint AS failures{more}
-FROM {groups} g{joined} WHERE {which} GROUP BY 1
-"""
+FROM {groups} g {joined} WHERE {which} GROUP BY 1
+""",
+)
 # How many failures there are outside the scope must not show in the order either.
-_IN_SCOPE = """(SELECT stored.id, merged_into_id, own.* FROM failure_group stored CROSS JOIN LATERAL (
+_IN_SCOPE = partial(
+    Sql,
+    """(SELECT stored.id, merged_into_id, own.* FROM failure_group stored CROSS JOIN LATERAL (
     SELECT count(*) AS failures, coalesce(min(t.finished_at), stored.first_at) AS first_at,
            coalesce(max(t.finished_at), stored.last_at) AS last_at
     FROM attempt t JOIN message m ON m.id = t.message_id AND {scope}
-    WHERE t.outcome <> 'delivered' AND t.fingerprint = stored.fingerprint) own)"""
-_SELECT = """
+    WHERE t.outcome <> 'delivered' AND t.fingerprint = stored.fingerprint) own)""",
+)
+_SELECT = partial(
+    Sql,
+    """
 SELECT seen.id, {figure}named.title, named.error_class, named.fingerprint, named.version, seen.first_at,
        seen.last_at, seen.failures,
        (SELECT m.id FROM message m WHERE m.id = named.sample_message_id AND {scope}) AS sample_message_id,
@@ -147,7 +163,9 @@ SELECT seen.id, {figure}named.title, named.error_class, named.fingerprint, named
        coalesce(said.revision, 0) AS revision
 FROM ({seen}) seen JOIN failure_group named ON named.id = seen.named_id
      LEFT JOIN group_annotation said ON said.group_id = seen.id LEFT JOIN auth_user owner ON owner.id = said.owner_id
-"""
+WHERE TRUE
+""",
+)
 
 
 def list_groups(
@@ -169,14 +187,14 @@ def list_groups(
         raise InvalidFilter("ordering", f"Groups are ordered by {', '.join(ORDERINGS)}, not {ordering[:40]!r}.")
     page = window(cursor, limit, ORDERINGS[ordering])
     with bounded():
-        is_of_groups = all(term.field in FIELDS for term in message_filter.terms)
+        is_of_groups = all(is_about_groups(term.field) for term in message_filter.terms)
         counted = None
         if ordering in ("-undecided", "-messages") or not (is_of_groups and message_filter.terms):
             counted = count_groups(message_filter, principal)
         left = _members_left(message_filter, None if is_of_groups else counted, principal)
-        sql, parameters = _select(principal, SEEN_AS, left, ordering, counted)
+        chosen = _select(principal, SEEN_AS, left, ordering, counted)
         row = _GroupWithFigure if "figure" in ORDERINGS[ordering].columns[0] else StoredGroup
-        found = fetch_page(row, f"{sql} WHERE TRUE", parameters, page)
+        found = fetch_page(row, chosen, page=page)
         members = members_seen([row.id for row in found.results], left, principal)
         ids = [member.id for member in members]
         if counted is None:
@@ -195,9 +213,9 @@ def get_group(group_id: int, *, principal: Principal) -> GroupDetail:
         members = members_seen([group_id], visible_members(principal), principal)
         if not members:
             raise NotFound(f"There is no failure group {group_id}.")
-        sql, parameters = _select(principal, f"{int(group_id)}::bigint", [member.id for member in members])
+        chosen = _select(principal, Sql("{id}::bigint", id=group_id), [member.id for member in members])
         by_member = by_state_of_each("group_id", [member.id for member in members], principal)
-        stored = fetch(StoredGroup, f"{sql} WHERE TRUE", parameters)
+        stored = fetch(StoredGroup, chosen)
         (row,) = _with_counts(stored, members, by_member, principal)
         shown = sorted(members, key=lambda member: (member.id != group_id, -member.failures, member.id))
         return GroupDetail(
@@ -210,48 +228,51 @@ def get_group(group_id: int, *, principal: Principal) -> GroupDetail:
 
 def _select(
     principal: Principal,
-    of: str,
+    of: Sql,
     members: Sequence[int] | None,
     ordering: str = "-last_at",
     counted: GroupCounts | None = None,
-) -> tuple[str, list[Any]]:
-    scope, parameters = scope_condition(principal)
-    groups, ordered, more, joined = "failure_group", [], "", ""
+) -> Sql:
+    scope = scope_condition(principal)
+    groups, joined = Sql("failure_group"), EMPTY
     if counted is not None and ordering in ("-undecided", "-messages"):
         wanted = [State.NDLV] if ordering == "-undecided" else list(State)
         sums = [sum(by_state[state] for state in wanted) for by_state in counted.by_member.values()]
-        joined, ordered = _COUNTED_JOIN, [list(counted.by_member), sums]
+        joined = _COUNTED_JOIN(groups=list(counted.by_member), sums=sums)
     elif ordering == "-trend":
-        own, ordered = scope_condition(principal, "h.address_id")
-        joined = _TREND_JOIN.format(scope=own)
+        joined = _TREND_JOIN(scope=scope_condition(principal, "h.address_id"))
     elif ordering != "-last_at" and not principal.sees_everything:
-        groups, ordered = _IN_SCOPE.format(scope=scope), parameters
-    if joined:
-        more = ", coalesce(sum(figure.n), 0)::bigint AS figure"
-    seen = _SEEN.format(
-        of=of, which="TRUE" if members is None else "g.id = ANY(%s)", groups=groups, more=more, joined=joined
+        groups = _IN_SCOPE(scope=scope)
+    seen = _SEEN(
+        of=of,
+        which=TRUE if members is None else Sql("g.id = ANY({ids})", ids=list(members)),
+        groups=groups,
+        more=Sql(", coalesce(sum(figure.n), 0)::bigint AS figure") if joined else EMPTY,
+        joined=joined,
     )
-    figure = "seen.figure, " if more else ""
-    sql = _SELECT.format(scope=scope, is_snoozed=IS_SNOOZED, seen=seen, figure=figure)
-    return sql, [*parameters, *ordered, *([] if members is None else [list(members)])]
+    figure = Sql("seen.figure, ") if joined else EMPTY
+    return _SELECT(scope=scope, is_snoozed=IS_SNOOZED, seen=seen, figure=figure)
 
 
 def _members_left(message_filter: MessageFilter, counted: GroupCounts | None, principal: Principal) -> list[int] | None:
     """Return the fingerprints of the groups to be listed: those that the filter names, of those that have a message in
     scope, and one of the counted where they are given; None where that is all of them.
     """
-    terms = [as_groups(term, principal) for term in message_filter.terms if term.field in FIELDS]
+    terms = [as_groups(term, principal) for term in message_filter.terms if is_about_groups(term.field)]
     if counted is not None:
         merged = seen_as()
         terms.append(Term("group", tuple(merged.get(one, one) for one in counted.by_member)))
-    conditions = [f"{SEEN_AS} {'<> ALL' if term.negated else '= ANY'}(%s)" for term in terms]
-    values = [list(term.values) for term in terms]
+    conditions = [
+        Sql("{group} <> ALL({ids})", group=SEEN_AS, ids=list(term.values))
+        if term.negated
+        else Sql("{group} = ANY({ids})", group=SEEN_AS, ids=list(term.values))
+        for term in terms
+    ]
     if (visible := visible_members(principal)) is not None:
-        conditions.append("g.id = ANY(%s)")
-        values.append(visible)
+        conditions.append(Sql("g.id = ANY({ids})", ids=visible))
     if not conditions:
         return None
-    return fetch_values(f"SELECT g.id FROM failure_group g WHERE {' AND '.join(conditions)}", values)  # noqa: S608
+    return fetch_values(Sql("SELECT g.id FROM failure_group g WHERE {which}", which=all_of(conditions)))
 
 
 def _with_counts(

@@ -1,6 +1,7 @@
 """Comparing the counters with the messages: address by address on a tick, or all at once; and mending them."""
 
 import time
+from functools import partial
 
 import structlog
 from django.db import connection, transaction
@@ -9,6 +10,7 @@ from poisonadmin.core.commands import audit, locks
 from poisonadmin.core.commands.locks import Tick, try_lock
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch, fetch_rows
+from poisonadmin.core.queries.sql import TRUE, Sql
 from poisonadmin.messages.queries.counter_checks import DIFFERENT, NAMED, WrongCounter, wrong_counters
 from poisonadmin.messages.queries.counts import COUNTED
 
@@ -28,19 +30,22 @@ _IS_RESTING = """
 SELECT EXISTS (SELECT FROM counter_check WHERE checked_at > now() - interval '1 day'
                AND checked_at + seconds / %s * interval '1 s' > now())
 """
-_WRONG = f"SELECT coalesce(sum(abs(counted - there)), 0)::bigint FROM ({DIFFERENT.format(of='address_id = %s')}) d"  # noqa: S608
+_WRONG = partial(Sql, "SELECT coalesce(sum(abs(counted - there)), 0)::bigint FROM ({different}) d")
 _RECORD = """
 INSERT INTO counter_check (address_id, checked_at, seconds, wrong) VALUES (%s, now(), %s, %s)
 ON CONFLICT (address_id) DO UPDATE
 SET checked_at = excluded.checked_at, seconds = excluded.seconds, wrong = excluded.wrong
 """
 # Whatever is changed meanwhile adds its own deltas: a difference stays the same until it is mended.
-_MEND = f"""
-WITH different AS MATERIALIZED ({DIFFERENT.format(of="TRUE")}), mended AS (
-    INSERT INTO counter_delta ({COUNTED}, delta) SELECT {COUNTED}, there - counted FROM different
+_MEND = Sql(
+    """WITH different AS MATERIALIZED ({different}), mended AS (
+        INSERT INTO counter_delta ({counted}, delta) SELECT {counted}, there - counted FROM different
+    )
+    {named}""",
+    different=DIFFERENT(of=TRUE),
+    counted=COUNTED,
+    named=NAMED(different=Sql("different")),
 )
-{NAMED.format(different="different")}
-"""  # noqa: S608  (constants)
 _FORGET = "UPDATE counter_check SET checked_at = '-infinity', seconds = 0, wrong = 0"
 
 
@@ -63,7 +68,7 @@ def _check_next() -> bool:
             return False
         address_id = found[0][0]
         began = time.monotonic()
-        wrong = fetch_rows(_WRONG, [address_id, address_id])[0][0]
+        wrong = fetch_rows(_WRONG(different=DIFFERENT(of=Sql("address_id = {id}", id=address_id))))[0][0]
         cursor.execute(_RECORD, [address_id, time.monotonic() - began, wrong])
     if wrong:
         log.error("the counters of an address are wrong", address_id=address_id, messages=wrong)

@@ -11,6 +11,7 @@ from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.destination_ids import destination_names_seen, destinations_seen
 from poisonadmin.core.queries.paging import Page
 from poisonadmin.core.queries.rows import StoredBytes, fetch, fetch_rows, fetch_values
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.messages.domain.attempt import SHOWN_COLUMNS
 from poisonadmin.messages.domain.states import Event, State
 from poisonadmin.messages.queries.archived_index import require_archived, rows_of, rows_of_several
@@ -97,7 +98,15 @@ def _origin(moves: Sequence[HopRow], message_id: str) -> dict[str, str]:
 
 def rows_of_ids(ids: Sequence[int]) -> list[MessageRow]:
     """Return the messages of these ids, live or archived, in the order of the ids; raise ArchiveUnreadable."""
-    live = fetch(MessageRow, f"SELECT {COLUMNS} FROM message m {JOINS} WHERE m.id = ANY(%s)", [list(ids)])  # noqa: S608
+    live = fetch(
+        MessageRow,
+        Sql(
+            "SELECT {columns} FROM message m {joins} WHERE m.id = ANY({ids})",
+            columns=COLUMNS,
+            joins=JOINS,
+            ids=list(ids),
+        ),
+    )
     found = {row.id: row for row in live}
     if left := [one for one in ids if one not in found]:
         statuses = dict(fetch_rows(_STATUSES, [left]))

@@ -3,19 +3,24 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.address_ids import visible_ids
-from poisonadmin.core.queries.rows import all_given, fetch
+from poisonadmin.core.queries.rows import fetch
+from poisonadmin.core.queries.sql import TRUE, Sql, all_given
 from poisonadmin.messages.queries.counts import COUNTED, NOW
 
 # One statement sees one snapshot: a change of a message and its deltas are in it together, or not at all.
-DIFFERENT = f"""
-SELECT {COUNTED}, sum(counted)::bigint AS counted, sum(there)::bigint AS there FROM (
-    SELECT {COUNTED}, n AS counted, 0 AS there FROM {NOW} WHERE {{of}}
-    UNION ALL SELECT {COUNTED}, 0, count(*) FROM message WHERE {{of}} GROUP BY {COUNTED}
-) AS both_sides GROUP BY {COUNTED} HAVING sum(counted) <> sum(there)
-"""  # noqa: S608  (constants)
+DIFFERENT = partial(
+    Sql,
+    """SELECT {counted}, sum(counted)::bigint AS counted, sum(there)::bigint AS there FROM (
+        SELECT {counted}, n AS counted, 0 AS there FROM {now} WHERE {of}
+        UNION ALL SELECT {counted}, 0, count(*) FROM message WHERE {of} GROUP BY {counted}
+    ) AS both_sides GROUP BY {counted} HAVING sum(counted) <> sum(there)""",
+    counted=COUNTED,
+    now=NOW,
+)
 
 
 @dataclass(frozen=True)
@@ -31,14 +36,17 @@ class WrongCounter:
     there: int
 
 
-NAMED = """SELECT a.name AS address, d.state, d.reason, d.group_id, o.name AS original_address, d.counted, d.there
-FROM {different} d LEFT JOIN address a ON a.id = d.address_id LEFT JOIN address o ON o.id = d.original_address_id
-ORDER BY a.name, d.state, d.reason, d.group_id, o.name"""
+NAMED = partial(
+    Sql,
+    """SELECT a.name AS address, d.state, d.reason, d.group_id, o.name AS original_address, d.counted, d.there
+    FROM {different} d LEFT JOIN address a ON a.id = d.address_id LEFT JOIN address o ON o.id = d.original_address_id
+    ORDER BY a.name, d.state, d.reason, d.group_id, o.name""",
+)
 
 
 def wrong_counters() -> list[WrongCounter]:
     """Return every counter that is wrong, by reading all messages once."""
-    return fetch(WrongCounter, NAMED.format(different=f"({DIFFERENT.format(of='TRUE')})"))
+    return fetch(WrongCounter, NAMED(different=Sql("({different})", different=DIFFERENT(of=TRUE))))
 
 
 @dataclass(frozen=True)
@@ -59,10 +67,11 @@ def wrong_counts(principal: Principal) -> list[WrongCounts]:
 
 def wrong_counts_at(address_ids: Sequence[int] | None) -> list[WrongCounts]:
     """Return those of these addresses, None for every one, whose counters were last found to be wrong, by name."""
-    where, parameters = all_given({"c.address_id = ANY(%s)": address_ids})
     return fetch(
         WrongCounts,
-        f"""SELECT a.id AS address_id, a.name AS address, c.wrong AS messages, c.checked_at
-            FROM counter_check c JOIN address a ON a.id = c.address_id WHERE c.wrong > 0 AND {where} ORDER BY 2""",  # noqa: S608
-        parameters,
+        Sql(
+            """SELECT a.id AS address_id, a.name AS address, c.wrong AS messages, c.checked_at
+            FROM counter_check c JOIN address a ON a.id = c.address_id WHERE c.wrong > 0 AND {where} ORDER BY 2""",
+            where=all_given({"c.address_id = ANY({value})": address_ids}),
+        ),
     )

@@ -5,36 +5,35 @@ from dataclasses import dataclass
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.rows import fetch, fetch_rows, fetch_values
+from poisonadmin.core.queries.sql import Sql, join, name
 from poisonadmin.messages.domain.states import Confirming, State
 from poisonadmin.messages.queries.merged_groups import seen_as
 
 # What counters tell apart, as columns of `message`, `counter` and `counter_delta`.
-COUNTED = "address_id, state, reason, group_id, original_address_id"
-NOW = f"""(SELECT {COUNTED}, total AS n FROM counter
- UNION ALL SELECT {COUNTED}, delta FROM counter_delta) c"""  # noqa: S608  (constants)
+COUNTED = Sql("address_id, state, reason, group_id, original_address_id")
+NOW = Sql(
+    """(SELECT {counted}, total AS n FROM counter
+ UNION ALL SELECT {counted}, delta FROM counter_delta) c""",
+    counted=COUNTED,
+)
 
 # The same, with the groups that people see.
-NOW_SEEN = f"""(SELECT c.address_id, c.state, c.reason, coalesce(g.merged_into_id, c.group_id) AS group_id,
- c.original_address_id, c.n FROM {NOW} LEFT JOIN failure_group g ON g.id = c.group_id) c"""  # noqa: S608  (constants)
+NOW_SEEN = Sql(
+    """(SELECT c.address_id, c.state, c.reason, coalesce(g.merged_into_id, c.group_id) AS group_id,
+ c.original_address_id, c.n FROM {now} LEFT JOIN failure_group g ON g.id = c.group_id) c""",
+    now=NOW,
+)
 
 ByState = dict[str, int]
-_SETS = """
-SELECT a.name, c.state, c.reason, c.group_id, o.name,
-       grouping(a.name, c.reason, c.group_id, o.name) AS axis, sum(c.n)::bigint AS n
-FROM {now} LEFT JOIN address a ON a.id = c.address_id LEFT JOIN address o ON o.id = c.original_address_id
-WHERE {scope}
-GROUP BY GROUPING SETS ((c.state), (c.state, a.name), (c.state, c.reason), (c.state, c.group_id), (c.state, o.name))
-HAVING sum(c.n) <> 0
-"""
 # What grouping() says where only the address, the reason, the group or the original address is grouped by.
 _ADDRESS, _REASON, _GROUP, _ORIGINAL = 0b0111, 0b1011, 0b1101, 0b1110
 _STATE = 0b1111
 CAP = 10_000
 # Over `confirmation c`. The first two are spelt as in its partial index.
 CONFIRMING = {
-    Confirming.AWAITED: "c.confirmed_at IS NULL AND c.confirm_by IS NOT NULL AND c.confirm_by >= now()",
-    Confirming.UNANSWERED: "c.confirmed_at IS NULL AND c.confirm_by IS NOT NULL AND c.confirm_by < now()",
-    Confirming.CONFIRMED: "c.confirmed_at IS NOT NULL",
+    Confirming.AWAITED: Sql("c.confirmed_at IS NULL AND c.confirm_by IS NOT NULL AND c.confirm_by >= now()"),
+    Confirming.UNANSWERED: Sql("c.confirmed_at IS NULL AND c.confirm_by IS NOT NULL AND c.confirm_by < now()"),
+    Confirming.CONFIRMED: Sql("c.confirmed_at IS NOT NULL"),
 }
 
 
@@ -55,12 +54,20 @@ class Counts:
 def counts(principal: Principal) -> Counts:
     """Return the exact counts by state, and by state within each reason, group, address and original address."""
     principal.require(Permission.READ)
-    scope, parameters = scope_condition(principal, "c.address_id")
     found = Counts(empty(), {}, {}, {}, {})
     merged = seen_as()
-    for address, state, reason, group_id, original, axis, n in fetch_rows(
-        _SETS.format(now=NOW, scope=scope), parameters
-    ):
+    sets = Sql(
+        """SELECT a.name, c.state, c.reason, c.group_id, o.name,
+               grouping(a.name, c.reason, c.group_id, o.name) AS axis, sum(c.n)::bigint AS n
+        FROM {now} LEFT JOIN address a ON a.id = c.address_id LEFT JOIN address o ON o.id = c.original_address_id
+        WHERE {scope}
+        GROUP BY GROUPING SETS
+            ((c.state), (c.state, a.name), (c.state, c.reason), (c.state, c.group_id), (c.state, o.name))
+        HAVING sum(c.n) <> 0""",
+        now=NOW,
+        scope=scope_condition(principal, "c.address_id"),
+    )
+    for address, state, reason, group_id, original, axis, n in fetch_rows(sets):
         if axis == _ADDRESS:
             found.by_address.setdefault(address or "", empty())[state] = n
         elif axis == _REASON and reason is not None:
@@ -81,12 +88,16 @@ def empty() -> ByState:
 
 def by_state_of_each(column: str, keys: list[int], principal: Principal) -> dict[int, ByState]:
     """Return the counts by state for each of `keys` of `column` (address_id or group_id), within the caller's scope."""
-    scope, parameters = scope_condition(principal, "c.address_id")
     found = {key: empty() for key in keys}
     rows = fetch_rows(
-        f"SELECT c.{column}, c.state, sum(c.n)::bigint FROM {NOW}"  # noqa: S608
-        f" WHERE c.{column} = ANY(%s) AND {scope} GROUP BY 1, 2",
-        [keys, *parameters],
+        Sql(
+            """SELECT {column}, c.state, sum(c.n)::bigint FROM {now}
+            WHERE {column} = ANY({keys}) AND {scope} GROUP BY 1, 2""",
+            column=name(f"c.{column}"),
+            now=NOW,
+            keys=keys,
+            scope=scope_condition(principal, "c.address_id"),
+        )
     )
     for key, state, n in rows:
         found[key][state] = n
@@ -95,8 +106,10 @@ def by_state_of_each(column: str, keys: list[int], principal: Principal) -> dict
 
 def how_many(address_ids: list[int]) -> int:
     """Return how many messages the addresses hold, in any state."""
-    sql = f"SELECT coalesce(sum(c.n), 0)::bigint FROM {NOW} WHERE c.address_id = ANY(%s)"  # noqa: S608
-    return int(fetch_values(sql, [address_ids])[0])
+    held = Sql(
+        "SELECT coalesce(sum(c.n), 0)::bigint FROM {now} WHERE c.address_id = ANY({ids})", now=NOW, ids=address_ids
+    )
+    return int(fetch_values(held)[0])
 
 
 @dataclass(frozen=True)
@@ -110,14 +123,19 @@ class Unconfirmed:
 def unconfirmed(principal: Principal) -> Unconfirmed:
     """Return how many messages in scope wait for their consumer's confirmation."""
     principal.require(Permission.READ)
-    scope, parameters = scope_condition(principal)
     counted = [
-        f"""(SELECT count(*) FROM (SELECT FROM confirmation c JOIN message m ON m.id = c.message_id
-              WHERE {CONFIRMING[one]} AND m.state = 'DLVD' AND m.attempt_number = c.attempt_number AND {scope}
-              LIMIT {CAP}) AS found) AS {one}"""  # noqa: S608  (constants)
+        Sql(
+            """(SELECT count(*) FROM (SELECT FROM confirmation c JOIN message m ON m.id = c.message_id
+              WHERE {is_so} AND m.state = 'DLVD' AND m.attempt_number = c.attempt_number AND {scope}
+              LIMIT {cap}) AS found) AS {name}""",
+            is_so=CONFIRMING[one],
+            scope=scope_condition(principal),
+            cap=CAP,
+            name=name(one),
+        )
         for one in (Confirming.AWAITED, Confirming.UNANSWERED)
     ]
-    return fetch(Unconfirmed, f"SELECT {', '.join(counted)}", parameters * 2)[0]
+    return fetch(Unconfirmed, Sql("SELECT {counted}", counted=join(", ", counted)))[0]
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ from datetime import datetime
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.rows import fetch
+from poisonadmin.core.queries.rows import fetch, one_of
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.messages.domain.outcome import CRASHES
 from poisonadmin.messages.queries.message_rows import require_message
 
 # Spelt out as in the partial index `attempt_crashes`, which a parameter would hide from the planner.
-CRASHED = "outcome IN ('" + "', '".join(CRASHES) + "')"
+CRASHED = one_of("outcome", CRASHES)
 SHOWN_CRASHES = 3
 SHOWN_OUTPUT_BYTES = 2048
 
@@ -61,22 +62,33 @@ class CrashRow(SandboxEndWords):
     node_end: str | None
 
 
-_COLUMNS = f"""t.message_id, t.attempt_number, t.outcome, t.finished_at, t.exit_status, t.error_class, t.error_message,
- t.title, substring(t.output FROM greatest(length(t.output) - {SHOWN_OUTPUT_BYTES}, 0) + 1) AS output,
+_COLUMNS = Sql(
+    """t.message_id, t.attempt_number, t.outcome, t.finished_at, t.exit_status, t.error_class, t.error_message,
+ t.title, substring(t.output FROM greatest(length(t.output) - {shown}, 0) + 1) AS output,
  d.name AS destination, t.claim_id, t.shard, c.is_isolation AS is_alone, n.id AS node_id, n.name AS node, n.host,
- n."end" AS node_end"""
-_JOINS = """LEFT JOIN claim c ON c.id = t.claim_id LEFT JOIN node n ON n.claim_id = t.claim_id AND n.shard = t.shard
+ n."end" AS node_end""",
+    shown=SHOWN_OUTPUT_BYTES,
+)
+_JOINS = Sql(
+    """LEFT JOIN claim c ON c.id = t.claim_id LEFT JOIN node n ON n.claim_id = t.claim_id AND n.shard = t.shard
  LEFT JOIN destination d ON d.id = t.destination_id"""
+)
 
 
 def crashes_of(message_ids: Sequence[int], *, most: int = SHOWN_CRASHES) -> dict[int, list[CrashRow]]:
     """Return the last crashes of each message, oldest first; the caller has seen to it that they may be shown."""
     rows = fetch(
         CrashRow,
-        f"""SELECT {_COLUMNS} FROM unnest(%s::bigint[]) AS wanted (id) CROSS JOIN LATERAL (
-              SELECT * FROM attempt WHERE message_id = wanted.id AND {CRASHED} ORDER BY attempt_number DESC LIMIT %s
-            ) t {_JOINS} ORDER BY t.message_id, t.attempt_number""",  # noqa: S608
-        [list(message_ids), most],
+        Sql(
+            """SELECT {columns} FROM unnest({ids}::bigint[]) AS wanted (id) CROSS JOIN LATERAL (
+              SELECT * FROM attempt WHERE message_id = wanted.id AND {crashed} ORDER BY attempt_number DESC LIMIT {most}
+            ) t {joins} ORDER BY t.message_id, t.attempt_number""",
+            columns=_COLUMNS,
+            ids=list(message_ids),
+            crashed=CRASHED,
+            most=most,
+            joins=_JOINS,
+        ),
     )
     found: dict[int, list[CrashRow]] = {message_id: [] for message_id in message_ids}
     for row in rows:
@@ -89,9 +101,15 @@ def get_crash(message_id: int, attempt_number: int, *, principal: Principal) -> 
     require_message(message_id, principal)
     rows = fetch(
         CrashRow,
-        f"SELECT {_COLUMNS} FROM attempt t {_JOINS}"  # noqa: S608
-        f" WHERE t.message_id = %s AND t.attempt_number = %s AND t.{CRASHED}",
-        [message_id, min(attempt_number, 2**31 - 1)],
+        Sql(
+            """SELECT {columns} FROM attempt t {joins}
+            WHERE t.message_id = {message} AND t.attempt_number = {attempt} AND t.{crashed}""",
+            columns=_COLUMNS,
+            joins=_JOINS,
+            message=message_id,
+            attempt=min(attempt_number, 2**31 - 1),
+            crashed=CRASHED,
+        ),
     )
     if not rows:
         raise NotFound(f"Attempt {attempt_number} of message {message_id} was no crash.")
@@ -102,10 +120,18 @@ def crashes_on(claim_id: int, shard: int, *, outcomes: Iterable[str], most: int)
     """Return the first crashes on one node, by message; for a reader who may see every address."""
     return fetch(
         CrashRow,
-        f"""SELECT {_COLUMNS} FROM (
-              SELECT * FROM attempt WHERE claim_id = %s AND shard = %s AND {CRASHED} AND outcome = ANY(%s)
-              ORDER BY message_id LIMIT %s) t {_JOINS} ORDER BY t.message_id""",  # noqa: S608
-        [claim_id, shard, list(outcomes), most],
+        Sql(
+            """SELECT {columns} FROM (
+              SELECT * FROM attempt WHERE claim_id = {claim} AND shard = {shard} AND {crashed}
+              AND outcome = ANY({outcomes}) ORDER BY message_id LIMIT {most}) t {joins} ORDER BY t.message_id""",
+            columns=_COLUMNS,
+            claim=claim_id,
+            shard=shard,
+            crashed=CRASHED,
+            outcomes=list(outcomes),
+            most=most,
+            joins=_JOINS,
+        ),
     )
 
 

@@ -5,11 +5,12 @@ move has put it. It is reached by its own name, or with its address, as `DLA::DL
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from poisonadmin.core.domain.addresses import is_pattern
 from poisonadmin.core.queries.address_ids import address_ids
 from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.core.queries.sql import Sql, any_of
 
 QUALIFIED = "::"
 
@@ -22,29 +23,27 @@ class DeadLetterQueue(NamedTuple):
     name: str
 
 
-# The pairs are few and the moves are many: the index is entered once a pair instead of being read through.
-_PAIRS = """
-WITH RECURSIVE pair AS (
-    (SELECT queue, to_address FROM hop WHERE queue IS NOT NULL {first} ORDER BY queue, to_address LIMIT 1)
-    UNION ALL
-    SELECT following.queue, following.to_address FROM pair CROSS JOIN LATERAL (
-        SELECT queue, to_address FROM hop
-        WHERE queue IS NOT NULL AND (queue, to_address) > (pair.queue, pair.to_address) {rest}
-        ORDER BY queue, to_address LIMIT 1) AS following
-)
-"""
-_UNDER = _PAIRS.format(first="", rest="") + "SELECT queue FROM pair WHERE to_address = %s LIMIT 1000"  # noqa: S608
-_NAMED = "AND queue = %(name)s"
-_HOLDING = _PAIRS.format(first=_NAMED, rest=_NAMED) + "SELECT to_address FROM pair"  # noqa: S608
-
-_IN_QUEUE = """m.address_id = %s AND EXISTS (
-    SELECT FROM hop WHERE hop.message_id = m.id AND hop.queue = %s AND hop.to_address = %s AND NOT EXISTS (
-        SELECT FROM hop AS later WHERE later.message_id = m.id AND later.id > hop.id))"""
+def _pairs(named: Sql) -> Sql:
+    """Return the beginning of a query for pairs of a queue and its address, `pair`, whose queue is `named` so."""
+    # The pairs are few and the moves are many: the index is entered once a pair instead of being read through.
+    return Sql(
+        """WITH RECURSIVE pair AS (
+            (SELECT queue, to_address FROM hop WHERE queue IS NOT NULL AND {named} ORDER BY queue, to_address LIMIT 1)
+            UNION ALL
+            SELECT following.queue, following.to_address FROM pair CROSS JOIN LATERAL (
+                SELECT queue, to_address FROM hop
+                WHERE queue IS NOT NULL AND (queue, to_address) > (pair.queue, pair.to_address) AND {named}
+                ORDER BY queue, to_address LIMIT 1) AS following
+        )""",
+        named=named,
+    )
 
 
 def queues_under(address: str) -> list[str]:
     """Return the names of the queues under a dead-letter address, rising, at most a thousand."""
-    return fetch_values(_UNDER, [address])
+    return fetch_values(
+        _pairs(Sql("TRUE")) + Sql("SELECT queue FROM pair WHERE to_address = {address} LIMIT 1000", address=address)
+    )
 
 
 def queues_named(names: Sequence[str]) -> list[DeadLetterQueue]:
@@ -54,7 +53,8 @@ def queues_named(names: Sequence[str]) -> list[DeadLetterQueue]:
         address, qualified, queue = name.partition(QUALIFIED)
         if qualified:
             found |= {DeadLetterQueue(address_id, address, queue): None for address_id in address_ids([address])}
-        for holding in fetch_values(_HOLDING, {"name": name}):
+        pairs = _pairs(Sql("queue = {name}", name=name))
+        for holding in fetch_values(pairs + Sql("SELECT to_address FROM pair")):
             found |= {DeadLetterQueue(address_id, holding, name): None for address_id in address_ids([holding])}
     return list(found)
 
@@ -64,9 +64,16 @@ def queues_of(names: Sequence[str]) -> list[DeadLetterQueue]:
     return queues_named([name for name in names if not is_pattern(name)])
 
 
-def in_any_queue(queues: Sequence[DeadLetterQueue]) -> tuple[str, list[Any]]:
+def in_any_queue(queues: Sequence[DeadLetterQueue]) -> Sql:
     """Return the condition that `message m` is in one of the queues."""
-    parameters: list[Any] = []
-    for queue in queues:
-        parameters += [queue.address_id, queue.name, queue.address]
-    return " OR ".join(f"({_IN_QUEUE})" for _ in queues) or "FALSE", parameters
+    return any_of(
+        Sql(
+            """m.address_id = {id} AND EXISTS (
+            SELECT FROM hop WHERE hop.message_id = m.id AND hop.queue = {queue} AND hop.to_address = {address}
+              AND NOT EXISTS (SELECT FROM hop AS later WHERE later.message_id = m.id AND later.id > hop.id))""",
+            id=queue.address_id,
+            queue=queue.name,
+            address=queue.address,
+        )
+        for queue in queues
+    )

@@ -8,9 +8,10 @@ from collections.abc import Collection
 
 from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.rows import fetch_rows
+from poisonadmin.core.queries.sql import Sql
 
 # Of a row of `failure_group AS g`: the group that people see.
-SEEN_AS = "coalesce(g.merged_into_id, g.id)"
+SEEN_AS = Sql("coalesce(g.merged_into_id, g.id)")
 
 
 def members_of(group_ids: Collection[int]) -> dict[int, int]:

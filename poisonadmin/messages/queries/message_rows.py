@@ -9,20 +9,26 @@ from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.paging import MAX_LIMIT
 from poisonadmin.core.queries.rows import fetch, fetch_values
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.messages.queries.archived_index import require_archived
 from poisonadmin.messages.queries.merged_groups import SEEN_AS
 
-COLUMNS = f"""m.id, e.message_id, a.name AS address, m.state, m.reason, m.candidate, m.attempt_number, m.failure_count,
+COLUMNS = Sql(
+    """m.id, e.message_id, a.name AS address, m.state, m.reason, m.candidate, m.attempt_number, m.failure_count,
  m.crash_count, CASE WHEN m.state = 'TBDL' THEN m.due_at END AS due_at, m.state_at, e.received_at, m.failed_at,
- e.expires_at, e.conversation_id, e.content_type, e.payload_bytes, o.name AS original_address, {SEEN_AS} AS group_id,
+ e.expires_at, e.conversation_id, e.content_type, e.payload_bytes, o.name AS original_address, {seen_as} AS group_id,
  g.title AS group_title, coalesce((SELECT jsonb_object_agg(k.name, k.value) FROM business_key k
  WHERE k.message_id = m.id), jsonb_build_object()) AS business_keys, m.attempt_number - (SELECT count(*)::int
  FROM history h WHERE h.message_id = m.id AND h.event = 'released') AS attempts_begun,
  a.status AS address_status, (SELECT username FROM auth_user JOIN message_owner ON owner_id = auth_user.id
  WHERE message_owner.message_id = m.id) AS owner, coalesce((SELECT tags FROM message_tag
- WHERE message_tag.message_id = m.id), ARRAY[]::text[]) AS tags, FALSE AS archived"""  # noqa: S608
-JOINS = """JOIN envelope e ON e.id = m.id JOIN address a ON a.id = m.address_id
+ WHERE message_tag.message_id = m.id), ARRAY[]::text[]) AS tags, FALSE AS archived""",
+    seen_as=SEEN_AS,
+)
+JOINS = Sql(
+    """JOIN envelope e ON e.id = m.id JOIN address a ON a.id = m.address_id
  LEFT JOIN address o ON o.id = m.original_address_id LEFT JOIN failure_group g ON g.id = m.group_id"""
+)
 
 
 @dataclass(frozen=True)
@@ -73,8 +79,12 @@ def messages_by_id(ids: Sequence[int], *, principal: Principal) -> list[MessageR
     wanted = [message_id for message_id in ids if 0 < message_id <= MAX_ID][:MAX_LIMIT]
     rows = fetch(
         MessageRow,
-        f"SELECT {COLUMNS} FROM message m {JOINS} WHERE m.id = ANY(%s) ORDER BY m.id DESC",  # noqa: S608
-        [wanted],
+        Sql(
+            "SELECT {columns} FROM message m {joins} WHERE m.id = ANY({wanted}) ORDER BY m.id DESC",
+            columns=COLUMNS,
+            joins=JOINS,
+            wanted=wanted,
+        ),
     )
     return [row for row in rows if principal.sees(row.address)]
 

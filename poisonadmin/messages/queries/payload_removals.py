@@ -2,14 +2,16 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.rows import fetch_one
+from poisonadmin.core.queries.sql import Sql
 
 # Of a message `m`, for a query that joins `REMOVAL_JOIN`; the fields of `PayloadRemoval`.
-REMOVAL = "r.removed_at AS payload_removed_at, r.kept_days AS payload_kept_days, r.policy AS payload_policy"
-REMOVAL_JOIN = "LEFT JOIN removed_payload AS r ON r.message_id = m.id"
-_OF_MESSAGE = f"SELECT {REMOVAL} FROM removed_payload AS r WHERE r.message_id = %s"  # noqa: S608  (constants)
+REMOVAL = Sql("r.removed_at AS payload_removed_at, r.kept_days AS payload_kept_days, r.policy AS payload_policy")
+REMOVAL_JOIN = Sql("LEFT JOIN removed_payload AS r ON r.message_id = m.id")
+_OF_MESSAGE = partial(Sql, "SELECT {removal} FROM removed_payload AS r WHERE r.message_id = {id}", removal=REMOVAL)
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class PayloadRemoved(PoisonAdminError):
 
 def removal_of(message_id: int) -> PayloadRemoval | None:
     """Return how the payload of a message was removed; None where it was not."""
-    return fetch_one(PayloadRemoval, _OF_MESSAGE, [message_id])
+    return fetch_one(PayloadRemoval, _OF_MESSAGE(id=message_id))
 
 
 def require_payload(message_id: int) -> None:

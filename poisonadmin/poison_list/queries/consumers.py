@@ -6,13 +6,14 @@ from datetime import datetime
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import bounded, fetch
+from poisonadmin.core.queries.sql import Sql, all_given, all_of
 from poisonadmin.poison_list.queries.entries import source_scope
 
 _KEY = Key(("c.name",), (str,), descending=False)
 # A guard sends a heartbeat every 5 s.
 SILENT_SECONDS = 15
-ALIVE = f"(c.ended_at IS NULL AND c.heartbeat_at > now() - interval '{SILENT_SECONDS} s')"
-LOST = f"(c.ended_at IS NULL AND c.heartbeat_at <= now() - interval '{SILENT_SECONDS} s')"
+ALIVE = Sql("(c.ended_at IS NULL AND c.heartbeat_at > now() - {silent} * interval '1 s')", silent=SILENT_SECONDS)
+LOST = Sql("(c.ended_at IS NULL AND c.heartbeat_at <= now() - {silent} * interval '1 s')", silent=SILENT_SECONDS)
 SHOWN_SOURCES = 200
 
 
@@ -51,19 +52,20 @@ def list_consumers(
     """
     principal.require(Permission.READ)
     page = window(cursor, limit, _KEY)
-    conditions, parameters = source_scope(principal, "c.source")
-    if source is not None:
-        conditions.append("c.source = %s")
-        parameters.append(source)
+    conditions = [source_scope(principal, "c.source"), all_given({"c.source = {value}": source})]
     if alive is not None:
-        conditions.append(ALIVE if alive else f"NOT {ALIVE}")
+        conditions.append(ALIVE if alive else Sql("NOT {alive}", alive=ALIVE))
     if lost is not None:
-        conditions.append(LOST if lost else f"NOT {LOST}")
-    sql = f"""SELECT c.name, c.source, c.version, c.host, c.pid, c.bookmark, {ALIVE} AS is_alive, c.started_at,
-             c.heartbeat_at, c.ended_at,
-             CASE WHEN c.ended_at IS NOT NULL THEN 'clean' WHEN NOT {ALIVE} THEN 'lost' END AS "end"
-            FROM consumer c WHERE {" AND ".join(conditions)}"""  # noqa: S608
-    return fetch_page(ConsumerRow, sql, parameters, page)
+        conditions.append(LOST if lost else Sql("NOT {lost}", lost=LOST))
+    found = Sql(
+        """SELECT c.name, c.source, c.version, c.host, c.pid, c.bookmark, {alive} AS is_alive, c.started_at,
+         c.heartbeat_at, c.ended_at,
+         CASE WHEN c.ended_at IS NOT NULL THEN 'clean' WHEN NOT {alive} THEN 'lost' END AS "end"
+        FROM consumer c WHERE {which}""",
+        alive=ALIVE,
+        which=all_of(conditions),
+    )
+    return fetch_page(ConsumerRow, found, page=page)
 
 
 @dataclass(frozen=True)
@@ -80,11 +82,11 @@ class PoisonSourceRow:
 def list_poison_sources(*, principal: Principal) -> list[PoisonSourceRow]:
     """Return the sources that have entries or consumers, by name, at most 200."""
     principal.require(Permission.READ)
-    conditions, parameters = source_scope(principal, "name")
     with bounded():
         return fetch(
             PoisonSourceRow,
-            f"""SELECT name, sum(listed)::bigint AS listed, sum(counting)::bigint AS counting,
+            Sql(
+                """SELECT name, sum(listed)::bigint AS listed, sum(counting)::bigint AS counting,
                        sum(alive)::bigint AS alive, sum(lost)::bigint AS lost
                 FROM (
                   SELECT source AS name, count(*) FILTER (WHERE is_listed) AS listed,
@@ -92,9 +94,12 @@ def list_poison_sources(*, principal: Principal) -> list[PoisonSourceRow]:
                          0 AS alive, 0 AS lost
                   FROM poison_entry GROUP BY 1
                   UNION ALL
-                  SELECT source, 0, 0, count(*) FILTER (WHERE {ALIVE}),
-                         count(*) FILTER (WHERE NOT {ALIVE} AND c.ended_at IS NULL)
+                  SELECT source, 0, 0, count(*) FILTER (WHERE {alive}),
+                         count(*) FILTER (WHERE NOT {alive} AND c.ended_at IS NULL)
                   FROM consumer c GROUP BY 1) s
-                WHERE {" AND ".join(conditions)} GROUP BY 1 ORDER BY 1 LIMIT {SHOWN_SOURCES}""",  # noqa: S608
-            parameters,
+                WHERE {which} GROUP BY 1 ORDER BY 1 LIMIT {shown}""",
+                alive=ALIVE,
+                which=source_scope(principal, "name"),
+                shown=SHOWN_SOURCES,
+            ),
         )

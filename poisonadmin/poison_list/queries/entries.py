@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import pattern_regex
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import fetch, fetch_by_id, fetch_values
+from poisonadmin.core.queries.sql import Sql, all_given, all_of, name
 from poisonadmin.poison_list.queries.feed import EntryChange
 
 _KEY = Key(("p.id",), (int,))
@@ -47,9 +47,11 @@ class EntryRow:
     message_state: str | None
 
 
-_SELECT = """SELECT p.id, p.source, p.bookmark, p.why, p.is_listed, p.is_fatal, p.failures, p.failure_limit, p.crashes,
+_SELECT = Sql(
+    """SELECT p.id, p.source, p.bookmark, p.why, p.is_listed, p.is_fatal, p.failures, p.failure_limit, p.crashes,
  p.crash_limit, p.reported_by, p.first_at, p.last_at, p.listed_at, p.released_at, p.released_by, p.note, p.message_id,
  m.state AS message_state FROM poison_entry p LEFT JOIN message m ON m.id = p.message_id"""
+)
 
 
 def list_entries(
@@ -67,15 +69,14 @@ def list_entries(
     """
     principal.require(Permission.READ)
     page = window(cursor, limit, _KEY)
-    conditions, parameters = source_scope(principal, "p.source")
-    if source is not None:
-        conditions.append("p.source = %s")
-        parameters.append(source)
-    if listed is not None:
-        conditions.append("p.is_listed" if listed else "NOT p.is_listed")
-    if released is not None:
-        conditions.append(_RELEASED if released else f"NOT {_RELEASED}")
-    return fetch_page(EntryRow, f"{_SELECT} WHERE {' AND '.join(conditions)}", parameters, page)
+    conditions = [
+        source_scope(principal, "p.source"),
+        all_given(
+            {"p.source = {value}": source, "p.is_listed = {value}": listed, f"({_RELEASED}) = {{value}}": released}
+        ),
+    ]
+    found = Sql("{select} WHERE {which}", select=_SELECT, which=all_of(conditions))
+    return fetch_page(EntryRow, found, page=page)
 
 
 def get_entry(entry_id: int, *, principal: Principal) -> EntryRow:
@@ -97,16 +98,20 @@ def listed_now(source: str) -> list[EntryChange]:
     )
 
 
-def source_scope(principal: Principal, column: str) -> tuple[list[str], list[Any]]:
-    """Return the SQL conditions, at least one, that keep what is out of scope away, and their parameters.
+def source_scope(principal: Principal, column: str) -> Sql:
+    """Return the condition that keeps away what is out of scope.
 
     A source is any name that consumers agree on, so there may be no address row of it.
     """
-    conditions, parameters = ["TRUE"], []
-    for patterns in filter(None, principal.patterns):
-        conditions.append(f"{column} || '.' ~ ANY(%s::text[])")
-        parameters.append([pattern_regex(pattern) for pattern in patterns])
-    return conditions, parameters
+    return all_of(
+        Sql(
+            "{column} || '.' ~ ANY({patterns}::text[])",
+            column=name(column),
+            patterns=[pattern_regex(pattern) for pattern in patterns],
+        )
+        for patterns in principal.patterns
+        if patterns
+    )
 
 
 _STOPPED = f"""

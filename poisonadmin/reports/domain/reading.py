@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from poisonadmin.reports.domain.asked import AskedReport
+from poisonadmin.search.domain.spark_sql import member, spark_text
 
 
 @dataclass(frozen=True)
@@ -51,21 +52,12 @@ class SparkDialect:
 
     def header(self, name: str) -> str:
         """Return a header."""
-        return f"from_json(m.headers, 'map<string,string>')[{spark_text(name)}]"
+        return member("headers", name)
 
     def key(self, name: str) -> str:
         """Return a business key."""
-        return f"from_json(m.keys, 'map<string,string>')[{spark_text(name)}]"
+        return member("keys", name)
 
     def payload(self, most: int) -> str:
         """Return the beginning of the payload."""
         return f"substring(m.payload, 1, {int(most)})"
-
-
-def spark_text(text: str) -> str:
-    r"""Return a text as Spark's SQL writes it.
-
-    >>> spark_text("it's \\d")
-    "'it\\'s \\\\d'"
-    """
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

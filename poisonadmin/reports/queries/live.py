@@ -1,7 +1,8 @@
 """The rows of a report that are in the database, as SQL: what a request reads at once, and a task range by range."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from django.db import connection
@@ -9,6 +10,7 @@ from django.db import connection
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.destination_ids import destinations_seen
 from poisonadmin.core.queries.rows import one_of
+from poisonadmin.core.queries.sql import EMPTY, TRUE, Sql, all_of, join, raw
 from poisonadmin.decisions.operations.domain.actions import DECISION_EVENTS
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.messages.domain.states import State
@@ -20,7 +22,6 @@ from poisonadmin.reports.domain.kinds import Grain, PeriodBy, ReportKind
 from poisonadmin.search.domain.filters import MessageFilter, Term, parse_filter, require_values
 from poisonadmin.search.queries.live import Where, compile_filter
 
-Sql = tuple[str, list[Any]]
 SQL_TYPES = {
     ColumnType.TEXT: "text",
     ColumnType.WHOLE: "bigint",
@@ -32,48 +33,56 @@ SQL_TYPES = {
 ID, PLACE, COUNT = "_id", "_place", "_count"
 
 # The planner looks through this: what is not asked for is not read.
-_MESSAGES = f"""
-SELECT m.id, e.message_id, a.name AS address, o.name AS original_address, m.state, m.reason, m.state_at, e.received_at,
-       e.received_by, m.failed_at, e.expires_at, e.conversation_id, e.bookmark, e.content_type, e.payload_bytes,
-       m.attempt_number, m.failure_count, m.crash_count, {SEEN_AS} AS group_id, g.fingerprint, g.title AS failure,
-       m.operation_id,
+_MESSAGES = partial(
+    Sql,
+    """SELECT m.id, e.message_id, a.name AS address, o.name AS original_address, m.state, m.reason, m.state_at,
+       e.received_at, e.received_by, m.failed_at, e.expires_at, e.conversation_id, e.bookmark, e.content_type,
+       e.payload_bytes, m.attempt_number, m.failure_count, m.crash_count, {group} AS group_id, g.fingerprint,
+       g.title AS failure, m.operation_id,
        (SELECT username FROM message_owner JOIN auth_user ON auth_user.id = owner_id WHERE message_id = m.id) AS owner,
        (SELECT array_to_string(tags, ', ') FROM message_tag WHERE message_id = m.id) AS tags
-FROM {{messages}} AS m JOIN envelope AS e ON e.id = m.id{{envelopes}} JOIN address AS a ON a.id = m.address_id
-     LEFT JOIN address AS o ON o.id = m.original_address_id LEFT JOIN failure_group AS g ON g.id = m.group_id
-WHERE {{where}}
-"""  # noqa: S608  (fragments are constants)
-_TRY = """
-SELECT t.message_id, t.attempt_number, t.started_at, t.finished_at, t.outcome, t.error_class, t.cause_class,
+    FROM {messages} AS m JOIN envelope AS e ON e.id = m.id AND {envelopes} JOIN address AS a ON a.id = m.address_id
+         LEFT JOIN address AS o ON o.id = m.original_address_id LEFT JOIN failure_group AS g ON g.id = m.group_id
+    WHERE {where}""",
+    group=SEEN_AS,
+)
+_TRY = partial(
+    Sql,
+    """SELECT t.message_id, t.attempt_number, t.started_at, t.finished_at, t.outcome, t.error_class, t.cause_class,
        left(t.error_message, 2000) AS error_message, t.title, t.status_code, d.name AS destination, t.ruling,
        (SELECT name FROM node WHERE claim_id = t.claim_id AND shard = t.shard LIMIT 1) AS node,
        (SELECT name FROM rule WHERE id = t.rule_id) AS rule, t.consumer_version
-FROM attempt AS t LEFT JOIN destination AS d ON d.id = t.destination_id AND {seen}
-"""
-_LAST = f"""
-LEFT JOIN LATERAL ({_TRY} WHERE t.message_id = m.id AND t.outcome <> 'delivered' AND t.error_class IS NOT NULL
-                   ORDER BY t.attempt_number DESC LIMIT 1) AS t ON TRUE
-"""
-_DECIDED = ", ".join(f"'{event}'" for event in DECISION_EVENTS)
+    FROM attempt AS t LEFT JOIN destination AS d ON d.id = t.destination_id AND {seen} WHERE {which}""",
+)
+_LAST = partial(
+    Sql,
+    """LEFT JOIN LATERAL ({tries} AND t.outcome <> 'delivered' AND t.error_class IS NOT NULL
+                   ORDER BY t.attempt_number DESC LIMIT 1) AS t ON TRUE""",
+)
+_DECIDED = one_of("event", DECISION_EVENTS)
 # Beside the decisions themselves what they led to, and when a message began to wait for one.
-_HISTORY = f"""
-SELECT h.*, lead(h.to_state) OVER life AS next_state, lead(h.at) OVER life AS next_at, lag(h.at) OVER life AS before_at
-FROM history AS h
-WHERE {{of}} AND h.event <> 'assigned' AND (h.event IN ({_DECIDED}) OR h.to_state IN ('DLVD', 'NDLV', 'FAIL'))
-WINDOW life AS (PARTITION BY h.message_id ORDER BY h.seq)
-"""  # noqa: S608
-_POISON = """
-SELECT 'blacklisted' AS what, m.id, a.name AS address, e.message_id, e.bookmark, g.title AS why,
+_HISTORY = partial(
+    Sql,
+    """SELECT h.*, lead(h.to_state) OVER life AS next_state, lead(h.at) OVER life AS next_at,
+       lag(h.at) OVER life AS before_at
+    FROM history AS h
+    WHERE {of} AND h.event <> 'assigned' AND (h.{decided} OR h.to_state IN ('DLVD', 'NDLV', 'FAIL'))
+    WINDOW life AS (PARTITION BY h.message_id ORDER BY h.seq)""",
+    decided=_DECIDED,
+)
+_POISON = partial(
+    Sql,
+    """SELECT 'blacklisted' AS what, m.id, a.name AS address, e.message_id, e.bookmark, g.title AS why,
        m.crash_count::bigint AS crashes, m.failure_count::bigint AS failures, m.state_at AS since, e.received_at,
        NULL AS reported_by
-FROM message AS m JOIN envelope AS e ON e.id = m.id JOIN address AS a ON a.id = m.address_id
-     LEFT JOIN failure_group AS g ON g.id = m.group_id
-WHERE m.blacklisted_at IS NOT NULL AND {where}
-UNION ALL
-SELECT 'listed', p.message_id, p.source, NULL, p.bookmark, p.why, p.crashes, p.failures, p.listed_at, p.listed_at,
+    FROM message AS m JOIN envelope AS e ON e.id = m.id JOIN address AS a ON a.id = m.address_id
+         LEFT JOIN failure_group AS g ON g.id = m.group_id
+    WHERE m.blacklisted_at IS NOT NULL AND {where}
+    UNION ALL
+    SELECT 'listed', p.message_id, p.source, NULL, p.bookmark, p.why, p.crashes, p.failures, p.listed_at, p.listed_at,
        p.reported_by
-FROM poison_entry AS p WHERE p.is_listed AND {entries}
-"""
+    FROM poison_entry AS p WHERE p.is_listed AND {entries}""",
+)
 
 
 class PostgresDialect:
@@ -145,26 +154,29 @@ def live_where(asked: AskedReport, principal: Principal) -> Where:
     where = compile_filter(report_filter(asked), principal)
     if asked.of_kind.grain is not Grain.MESSAGE or asked.of_kind.only == "TRUE":
         return where
-    return replace(where, sql=f"{where.sql} AND {asked.of_kind.only}")
+    return replace(where, rest=all_of([where.rest, raw(asked.of_kind.only)]))
 
 
 def live_rows(
     asked: AskedReport, where: Where, principal: Principal, *, ids: IdRange | None = None, messages: Sql | None = None
 ) -> Sql:
-    """Return the query for the rows of a report, or the counts of its groups, and its parameters.
+    """Return the query for the rows of a report, or the counts of its groups.
 
     `ids`: of the messages in a range only. `messages`: of those that this query of `message` returns, without looking
     at the filter again. Shape: the columns of `asked.read`, then `_id` and `_place`, or `_count`.
     """
-    rows, parameters = _source(asked, where, principal, ids, messages)
+    rows = _source(asked, where, principal, ids, messages)
     dialect = PostgresDialect(asked.time_zone)
-    shown = [f'({one.expression(dialect)})::{SQL_TYPES[one.type]} AS "{_quoted(one.name)}"' for one in asked.read]
+    shown = [raw(f'({one.expression(dialect)})::{SQL_TYPES[one.type]} AS "{_quoted(one.name)}"') for one in asked.read]
     if asked.measures is not None:
-        groups = ", ".join(str(place + 1) for place in range(len(shown)))
-        return f'SELECT {", ".join(shown)}, count(*)::bigint AS "{COUNT}" FROM {rows} GROUP BY {groups}', parameters  # noqa: S608
+        groups = join(", ", (raw(str(place + 1)) for place in range(len(shown))))
+        counted = [*shown, raw(f'count(*)::bigint AS "{COUNT}"')]
+        return Sql(
+            "SELECT {counted} FROM {rows} GROUP BY {groups}", counted=join(", ", counted), rows=rows, groups=groups
+        )
     row_id, place = _PLACES[asked.of_kind.grain]
-    shown += [f'({row_id})::bigint AS "{ID}"', f'({place})::bigint AS "{PLACE}"']
-    return f"SELECT {', '.join(shown)} FROM {rows}", parameters  # noqa: S608
+    shown += [raw(f'({row_id})::bigint AS "{ID}"'), raw(f'({place})::bigint AS "{PLACE}"')]
+    return Sql("SELECT {shown} FROM {rows}", shown=join(", ", shown), rows=rows)
 
 
 def _quoted(name: str) -> str:
@@ -183,67 +195,61 @@ def _source(asked: AskedReport, where: Where, principal: Principal, ids: IdRange
     grain = asked.of_kind.grain
     if grain is Grain.POISON:
         return _poison(asked, where, principal)
-    within, parameters = _messages(where, ids, messages)
-    rows = f"({within}) AS m"
+    rows = Sql("({messages}) AS m", messages=_messages(where, ids, messages))
     if "body" in asked.needs:
-        rows += f" LEFT JOIN body AS b ON b.id = m.id{_between('b.id', ids)}"
+        rows += Sql("LEFT JOIN body AS b ON b.id = m.id AND {ids}", ids=_between("b.id", ids))
     if grain is Grain.MESSAGE:
-        return rows + (_LAST.format(seen=_seen(principal)) if "last" in asked.needs else ""), parameters
-    times = [] if _message_times(asked) else asked.period.conditions(asked.of_kind.times[asked.period.by])
+        return rows + _LAST(tries=_tries(principal, Sql("t.message_id = m.id"))) if "last" in asked.needs else rows
+    times = () if _message_times(asked) else asked.period.conditions(asked.of_kind.times[asked.period.by])
     if grain is Grain.ATTEMPT:
-        tries = _TRY.format(seen=_seen(principal))
-        rows += f" JOIN ({tries} WHERE TRUE{_between('t.message_id', ids)}) AS t ON t.message_id = m.id"
+        tries = _tries(principal, _between("t.message_id", ids))
+        rows += Sql("JOIN ({tries}) AS t ON t.message_id = m.id", tries=tries)
     else:
-        of, values = _decided_messages(asked, ids, bool(times))
-        rows += f" JOIN ({_HISTORY.format(of=of)}) AS h ON h.message_id = m.id"
-        parameters = [*parameters, *values]
-    conditions = " AND ".join([asked.of_kind.only, *(f"{sql} %s" for sql, _ in times)])
-    return f"{rows} WHERE {conditions}", [*parameters, *(value for _, value in times)]
+        lives = _HISTORY(of=_decided_messages(asked, ids, is_by_decision=bool(times)))
+        rows += Sql("JOIN ({lives}) AS h ON h.message_id = m.id", lives=lives)
+    return rows + Sql("WHERE {which}", which=all_of([raw(asked.of_kind.only), *_within(times)]))
 
 
-def _seen(principal: Principal) -> str:
-    """Return the condition that `d` is a destination in scope; its values stand in it, whatever it stands in."""
-    sql, values = destinations_seen(principal, "d.id")
-    return one_of("d.id", values[0]) if values else sql
+def _tries(principal: Principal, which: Sql) -> Sql:
+    """Return the attempts; the ids of the destinations in scope stand in the text, whatever it stands in."""
+    seen = destinations_seen(principal, "d.id")
+    return _TRY(seen=one_of("d.id", seen.parameters[0]) if seen.parameters else seen, which=which)
+
+
+def _within(times: Iterable[tuple[str, Any]]) -> list[Sql]:
+    return [Sql("{begin} {at}", begin=raw(begin), at=at) for begin, at in times]
 
 
 def _messages(where: Where, ids: IdRange | None, messages: Sql | None) -> Sql:
     if messages is not None:
-        return _MESSAGES.format(messages=f"({messages[0]})", envelopes="", where="TRUE"), messages[1]
+        return _MESSAGES(messages=Sql("({messages})", messages=messages), envelopes=TRUE, where=TRUE)
     # Said of each table that is joined: the planner then reads them side by side, and looks none up row by row.
-    within = f"{where.whole}{_between('m.id', ids)}"
-    return _MESSAGES.format(messages="message", envelopes=_between("e.id", ids), where=within), where.parameters
+    within = all_of([where.whole, _between("m.id", ids)])
+    return _MESSAGES(messages=Sql("message"), envelopes=_between("e.id", ids), where=within)
 
 
-def _between(column: str, ids: IdRange | None) -> str:
-    return "" if ids is None else f" AND {column} > {int(ids.after)} AND {column} <= {int(ids.until)}"
+def _between(column: str, ids: IdRange | None) -> Sql:
+    return TRUE if ids is None else raw(f"{column} > {int(ids.after)} AND {column} <= {int(ids.until)}")
 
 
-def _decided_messages(asked: AskedReport, ids: IdRange | None, is_by_decision: bool) -> Sql:
+def _decided_messages(asked: AskedReport, ids: IdRange | None, *, is_by_decision: bool) -> Sql:
     """Return the condition that a message was decided on in the period, of all of its history."""
-    if ids is not None:
-        return f"TRUE{_between('h.message_id', ids)}", []
-    if not is_by_decision:
-        return "TRUE", []
-    times = asked.period.conditions("d.at")
-    conditions = " AND ".join([f"d.event IN ({_DECIDED})", *(f"{sql} %s" for sql, _ in times)])
-    return (
-        f"h.message_id IN (SELECT d.message_id FROM history AS d WHERE {conditions})",  # noqa: S608
-        [value for _, value in times],
-    )
+    if ids is not None or not is_by_decision:
+        return _between("h.message_id", ids)
+    decided = all_of([Sql("d.{decided}", decided=_DECIDED), *_within(asked.period.conditions("d.at"))])
+    return Sql("h.message_id IN (SELECT d.message_id FROM history AS d WHERE {decided})", decided=decided)
 
 
 def _poison(asked: AskedReport, where: Where, principal: Principal) -> Sql:
-    conditions, values = source_scope(principal, "p.source")
-    conditions = list(conditions)
+    entries = [source_scope(principal, "p.source")]
     if asked.filter:
-        conditions.append(f"p.message_id IN (SELECT m.id FROM message AS m WHERE {where.whole})")  # noqa: S608
-        values = [*values, *where.parameters]
-    entries = " AND ".join(["TRUE", *conditions])
+        entries.append(Sql("p.message_id IN (SELECT m.id FROM message AS m WHERE {where})", where=where.whole))
     times = asked.period.conditions(asked.of_kind.times[asked.period.by])
-    within = " AND ".join(["TRUE", *(f"{sql} %s" for sql, _ in times)])
-    rows = f"({_POISON.format(where=where.whole, entries=entries)}) AS p WHERE {within}"
-    return rows, [*where.parameters, *values, *(value for _, value in times)]
+    return Sql(
+        "({poison}) AS p WHERE {within}",
+        poison=_POISON(where=where.whole, entries=all_of(entries)),
+        within=all_of(_within(times)),
+    )
 
 
 def as_text(sql: Sql) -> str:
@@ -261,6 +267,5 @@ def range_statements(asked: AskedReport, principal: Principal, ranges: Sequence[
 
 
 def _ordered(asked: AskedReport, sql: Sql, nulls: str = "") -> str:
-    text, parameters = sql
-    order = "" if asked.measures is not None else f' ORDER BY "{ID}" {nulls}, "{PLACE}"'
-    return as_text((f"{text}{order}", parameters))
+    order = EMPTY if asked.measures is not None else raw(f'ORDER BY "{ID}" {nulls}, "{PLACE}"')
+    return as_text(sql + order)

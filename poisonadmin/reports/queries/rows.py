@@ -9,14 +9,15 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.paging import Window
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch_rows
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.policies.domain.policy import BUILT_IN_PATTERN
 from poisonadmin.policies.queries.index import policy_index
 from poisonadmin.reports.domain.asked import AskedReport, Row
 from poisonadmin.reports.domain.groups import folded
 from poisonadmin.reports.domain.kinds import POLICY, Counts, Grain
-from poisonadmin.reports.queries.live import Sql, live_rows, live_where
-from poisonadmin.search.queries.list_plans import Walk, plan_list
-from poisonadmin.search.queries.lists import ORDERINGS
+from poisonadmin.reports.queries.live import live_rows, live_where
+from poisonadmin.search.queries.list_plans import plan_list
+from poisonadmin.search.queries.lists import ORDERINGS, merged
 from poisonadmin.search.queries.live import Where
 
 # No snapshot of the database is held for longer.
@@ -59,15 +60,15 @@ def rows_at_once(asked: AskedReport, *, principal: Principal, limit: int = AT_ON
     with bounded(SECONDS):
         where = live_where(asked, principal)
         if asked.measures is not None:
-            sql, parameters = live_rows(asked, where, principal)
-            found = fetch_rows(f"{sql} LIMIT %s", [*parameters, COUNTS_AT_ONCE + 1])
+            counts = live_rows(asked, where, principal)
+            found = fetch_rows(counts + Sql("LIMIT {most}", most=COUNTS_AT_ONCE + 1))
             if len(found) > COUNTS_AT_ONCE:
                 raise QueryTooExpensive("This report counts too many values to wait for; have a job make it.")
             table = folded(asked, grouped(asked, found))
             names = tuple(name for name, _ in table.schema)
             return ReportRows(names, table.rows[:limit], len(table.rows) <= limit)
-        sql, parameters = live_rows(asked, where, principal, messages=_newest(asked, where, limit))
-        found = fetch_rows(f"{sql} LIMIT %s", [*parameters, limit + 1])
+        rows = live_rows(asked, where, principal, messages=_newest(asked, where, limit))
+        found = fetch_rows(rows + Sql("LIMIT {most}", most=limit + 1))
     whole = len(found) <= limit
     ordered = sorted(found, key=lambda row: (row[-2] or 0, row[-1]), reverse=not whole)
     return ReportRows(asked.columns, [tuple(row[:-2]) for row in ordered[:limit]], whole)
@@ -78,10 +79,11 @@ def _newest(asked: AskedReport, where: Where, limit: int) -> Sql | None:
     if asked.of_kind.grain is not Grain.MESSAGE:
         return None
     page = Window(ORDERINGS["-id"], limit)
-    walks = plan_list(where) or [Walk(("FALSE",))]
-    branches = " UNION ALL ".join(f"({walk.sql(where.sql, page)})" for walk in walks)
-    parameters = [*where.parameters, *page.parameters] * len(walks)
-    return f"SELECT * FROM ({branches}) newest ORDER BY id DESC LIMIT {limit + 1}", parameters  # noqa: S608
+    return Sql(
+        "SELECT * FROM ({found}) newest ORDER BY id DESC LIMIT {most}",
+        found=merged(plan_list(where), where, page),
+        most=limit + 1,
+    )
 
 
 def grouped(asked: AskedReport, counted: Iterable[Row]) -> dict[Row, Counts]:

@@ -8,6 +8,7 @@ from datetime import date, datetime, timedelta
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_rows
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.reports.domain.asked import Period
 from poisonadmin.reports.queries.rows import SECONDS
 
@@ -43,13 +44,17 @@ def failures_by_day(period: Period, time_zone: str, *, principal: Principal, pat
     principal.require(Permission.EXPORT)
     assert period.since is not None
     assert period.until is not None
-    scope, parameters = scope_condition(principal, "h.address_id", patterns)
     with bounded(SECONDS):
         found = fetch_rows(
-            "SELECT a.name, (h.hour AT TIME ZONE %s)::date, sum(h.failures)::bigint"  # noqa: S608
-            " FROM group_hour h JOIN address a ON a.id = h.address_id"
-            f" WHERE h.hour >= %s AND h.hour < %s AND {scope} GROUP BY 1, 2",
-            [time_zone, period.since, period.until, *parameters],
+            Sql(
+                """SELECT a.name, (h.hour AT TIME ZONE {zone})::date, sum(h.failures)::bigint
+                FROM group_hour h JOIN address a ON a.id = h.address_id
+                WHERE h.hour >= {since} AND h.hour < {until} AND {scope} GROUP BY 1, 2""",
+                zone=time_zone,
+                since=period.since,
+                until=period.until,
+                scope=scope_condition(principal, "h.address_id", patterns),
+            )
         )
     days = _days(period.since, period.until)
     counted: dict[str, Counter[date]] = {}
@@ -67,12 +72,15 @@ def _days(since: datetime, until: datetime) -> tuple[date, ...]:
 def top_groups(period: Period, *, principal: Principal, patterns: list[str]) -> list[FailingGroup]:
     """Return the groups with the most failures in the period; a merged group counts for the one that people see."""
     principal.require(Permission.EXPORT)
-    scope, parameters = scope_condition(principal, "h.address_id", patterns)
-    sql = f"""
-        SELECT shown.id, shown.title, sum(h.failures)::bigint AS failures
+    groups = Sql(
+        """SELECT shown.id, shown.title, sum(h.failures)::bigint AS failures
         FROM group_hour h JOIN failure_group g ON g.id = h.group_id
              JOIN failure_group shown ON shown.id = coalesce(g.merged_into_id, g.id)
-        WHERE h.hour >= %s AND h.hour < %s AND {scope} GROUP BY 1, 2 ORDER BY 3 DESC, 1 LIMIT {TOP_GROUPS}
-    """  # noqa: S608
+        WHERE h.hour >= {since} AND h.hour < {until} AND {scope} GROUP BY 1, 2 ORDER BY 3 DESC, 1 LIMIT {top}""",
+        since=period.since,
+        until=period.until,
+        scope=scope_condition(principal, "h.address_id", patterns),
+        top=TOP_GROUPS,
+    )
     with bounded(SECONDS):
-        return fetch(FailingGroup, sql, [period.since, period.until, *parameters])
+        return fetch(FailingGroup, groups)

@@ -8,7 +8,8 @@ from typing import Any
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Page, fetch_page, window
-from poisonadmin.core.queries.rows import all_given, bounded, columns, fetch_by_id, fetch_one
+from poisonadmin.core.queries.rows import bounded, columns, fetch_by_id, fetch_one
+from poisonadmin.core.queries.sql import all_given
 from poisonadmin.runs.domain.kinds import KindName, RunState
 from poisonadmin.runs.queries.runs import RunFields
 
@@ -59,7 +60,9 @@ def list_jobs(
     page = window(cursor, limit, NEWEST_FIRST)
     if not principal.sees_everything:
         return Page([], None, None)
-    where, parameters = all_given({"kind = ANY(%s)": list(kinds) or None, "state = ANY(%s)": list(states) or None})
+    where, parameters = all_given(
+        {"kind = ANY({value})": list(kinds) or None, "state = ANY({value})": list(states) or None}
+    )
     if is_rolled_up:
         where += f" AND NOT {_REDELIVERED}"
     with bounded():

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
 
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
@@ -11,6 +11,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import InvalidField, PoisonAdminError
 from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.rows import bounded
+from poisonadmin.core.queries.sql import EMPTY, TRUE, Sql, all_of
 from poisonadmin.search.domain.filters import parse_filter, require_values
 from poisonadmin.search.domain.selection import MEMBERS_A_PIECE, SelectionOrder
 from poisonadmin.search.queries.live import compile_filter
@@ -30,27 +31,28 @@ VALUES (%(filter)s, %(ordering)s, %(most)s, '{}', %(by)s, %(reads_payloads)s, no
 RETURNING id
 """
 _FIRST = {
-    SelectionOrder.OLDEST: "m.id",
-    SelectionOrder.NEWEST: "m.id DESC",
-    SelectionOrder.RANDOM: "random()",
-    SelectionOrder.OLDEST_FAILURE: "m.failed_at, m.id",
-    SelectionOrder.NEWEST_FAILURE: "m.failed_at DESC NULLS LAST, m.id DESC",
+    SelectionOrder.OLDEST: Sql("m.id"),
+    SelectionOrder.NEWEST: Sql("m.id DESC"),
+    SelectionOrder.RANDOM: Sql("random()"),
+    SelectionOrder.OLDEST_FAILURE: Sql("m.failed_at, m.id"),
+    SelectionOrder.NEWEST_FAILURE: Sql("m.failed_at DESC NULLS LAST, m.id DESC"),
 }
 _NEWEST_FIRST = (SelectionOrder.NEWEST, SelectionOrder.NEWEST_FAILURE)
-_FREEZE = """
-WITH found AS MATERIALIZED (
-    SELECT id, address_id, (row_number() OVER (ORDER BY id {direction}) - 1) / {size} AS piece
-    FROM (SELECT m.id, m.address_id FROM message m WHERE {where} {first}) AS m
-), pieces AS (
-    INSERT INTO selection_piece (selection_id, number, first_id, last_id, message_ids)
-    SELECT %s, piece, min(id), max(id), array_agg(id ORDER BY id) FROM found GROUP BY piece
-)
-UPDATE selection SET count = sums.count, ids_hash = sums.hash, address_ids = coalesce(sums.address_ids, '{{}}')
-FROM (SELECT count(*) AS count, array_agg(DISTINCT address_id) AS address_ids,
+_FREEZE = partial(
+    Sql,
+    """WITH found AS MATERIALIZED (
+        SELECT id, address_id, (row_number() OVER (ORDER BY id {direction}) - 1) / {size} AS piece
+        FROM (SELECT m.id, m.address_id FROM message m WHERE {where} {first}) AS m
+    ), pieces AS (
+        INSERT INTO selection_piece (selection_id, number, first_id, last_id, message_ids)
+        SELECT {id}, piece, min(id), max(id), array_agg(id ORDER BY id) FROM found GROUP BY piece
+    )
+    UPDATE selection SET count = sums.count, ids_hash = sums.hash, address_ids = coalesce(sums.address_ids, '{{}}')
+    FROM (SELECT count(*) AS count, array_agg(DISTINCT address_id) AS address_ids,
              encode(sha256(convert_to(coalesce(string_agg(id || E'\\n', '' ORDER BY id), ''), 'UTF8')), 'hex') AS hash
-      FROM found) AS sums
-WHERE selection.id = %s
-"""
+          FROM found) AS sums
+    WHERE selection.id = {id}""",
+)
 _EXPIRED = """
 DELETE FROM selection WHERE id IN (
     SELECT id FROM selection WHERE used_at IS NULL AND expires_at <= now() ORDER BY id LIMIT 100 FOR UPDATE SKIP LOCKED
@@ -60,9 +62,6 @@ _UNUSED = """
 SELECT count(*), coalesce(sum(count), 0) FROM selection WHERE used_at IS NULL AND created_by = %s AND expires_at > now()
 """
 _PIECES = "DELETE FROM selection_piece WHERE selection_id = ANY(%(selections)s)"
-
-
-_NOT_NARROWED: tuple[str, Sequence[Any]] = ("TRUE", ())
 
 
 class TooManySelections(PoisonAdminError):
@@ -84,19 +83,19 @@ def freeze(
     ids: Sequence[int] | None = None,
     order: SelectionOrder = SelectionOrder.OLDEST,
     most: int | None = None,
-    narrowed: tuple[str, Sequence[Any]] = _NOT_NARROWED,
+    narrowed: Sql = TRUE,
     reads_payloads: bool = False,
     principal: Principal,
 ) -> int:
     """Freeze the messages that a filter (`GET /messages/`) finds, or those of `ids`, and return the selection's id.
 
     Only what the principal sees becomes a member. `most`: how many at most, the first in `order`. `narrowed`: what else
-    must hold of a message `m`, and its parameters; it may be all that is given. `reads_payloads`: payloads chose the
+    must hold of a message `m`; it may be all that is given. `reads_payloads`: payloads chose the
     members, so nobody sees them without the permission.
     Errors: `NotAllowed`, `InvalidFilter`, `InvalidSelection`, `QueryTooExpensive`.
     """
     principal.require(Permission.READ)
-    is_narrowed = narrowed != _NOT_NARROWED
+    is_narrowed = narrowed != TRUE
     if (message_filter is None) == (ids is None) and not (is_narrowed and ids is None):
         raise InvalidSelection("filter", "give a filter or ids, and not both.")
     if ids is not None and not 1 <= len(ids) <= MAX_IDS:
@@ -105,10 +104,9 @@ def freeze(
     asked = None if message_filter is None else {name: list(texts) for name, texts in message_filter.items()}
     require_values(asked or {})
     with bounded(FREEZE_SECONDS), connection.cursor() as cursor:
-        found, parameters = _among(ids, asked, principal)
-        sql = f"({found}) AND ({narrowed[0]})"
-        first = "" if most is None else f"ORDER BY {_FIRST[order]} LIMIT {most}"
-        direction = "DESC" if order in _NEWEST_FIRST else "ASC"
+        where = all_of([_among(ids, asked, principal), narrowed])
+        first = EMPTY if most is None else Sql("ORDER BY {order} LIMIT {most}", order=_FIRST[order], most=most)
+        direction = Sql("DESC") if order in _NEWEST_FIRST else Sql("ASC")
         _require_room(cursor, principal)
         cursor.execute(
             _OPEN,
@@ -122,8 +120,7 @@ def freeze(
             },
         )
         (selection_id,) = cursor.fetchone()
-        statement = _FREEZE.format(direction=direction, size=MEMBERS_A_PIECE, where=sql, first=first)
-        cursor.execute(statement, [*parameters, *narrowed[1], selection_id, selection_id])
+        cursor.execute(*_FREEZE(direction=direction, size=MEMBERS_A_PIECE, where=where, first=first, id=selection_id))
     return int(selection_id)
 
 
@@ -144,14 +141,10 @@ def _require_room(cursor: CursorWrapper, principal: Principal) -> None:
         )
 
 
-def _among(
-    ids: Sequence[int] | None, asked: Mapping[str, Sequence[str]] | None, principal: Principal
-) -> tuple[str, list[Any]]:
+def _among(ids: Sequence[int] | None, asked: Mapping[str, Sequence[str]] | None, principal: Principal) -> Sql:
     if ids is not None:
-        scope, parameters = scope_condition(principal)
-        return f"m.id = ANY(%s) AND {scope}", [list(ids), *parameters]
-    where = compile_filter(parse_filter(asked or {}), principal)
-    return where.whole, where.parameters
+        return Sql("m.id = ANY({ids}) AND {scope}", ids=list(ids), scope=scope_condition(principal))
+    return compile_filter(parse_filter(asked or {}), principal).whole
 
 
 def remove_expired() -> int:

@@ -1,51 +1,25 @@
-"""The filter of a list of messages, as a URL says it."""
+"""The filter of a list of messages, as a URL or the search box says it."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
-from poisonadmin.core.domain.filter_values import (
-    MAX_VALUES,
-    InvalidFilter,
-    address_or_pattern,
-    checked_text,
-    flag,
-    moment,
-    number,
-)
-from poisonadmin.messages.domain.business_keys import shortened
-from poisonadmin.messages.domain.states import Confirming, Reason, State
-from poisonadmin.search.domain.payload_words import PAYLOAD, PAYLOAD_AT, at_path, require_few
+from poisonadmin.core.domain.filter_values import MAX_VALUES, InvalidFilter, checked_text
+from poisonadmin.search.domain.payload_words import DEEP, PAYLOAD_AT, require_few
+from poisonadmin.search.domain.words import FREE, MOMENT, Word, parameter, shown_words, word_of_box
 
-HEADER = "header."
-KEY = "key."
-MOMENTS = {
-    "received_after": ("received_at", ">="),
-    "received_before": ("received_at", "<"),
-    "failed_after": ("failed_at", ">="),
-    "failed_before": ("failed_at", "<"),
-}
 # A path may have names in quotation marks. Inside a quoted text, a backslash before a quotation mark stands for it.
 _TOKEN = re.compile(
     r"""(?P<negated>!?)(?:(?P<field>payload\.\$(?:\['[^']+'\]|\["[^"]+"\]|[^\s:"'])*|[A-Za-z_][\w.\-]*):)?"""
     r"""(?:"(?P<quoted>(?:\\"|[^"])*)"|(?P<plain>[^\s"]*))(?P<rest>\S*)"""
 )
 _SPACE = re.compile(r"\s*")
-_COMPARED = re.compile(r"(>=|<=|>|<|=)?(\d{1,9})")
-_SPAN = re.compile(r"(\d{1,6})([smhdw])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_SHORT = {"conversation": "conversation_id", "message": "message_id", "version": "consumer_version"}
-# Words of the box that take a span, counted back from now. `since` is an older name of `received`.
-SPANS = {"received": "age", "since": "age", "failed": "failure_age"}
 # Parameters of a page with a list that narrow nothing.
 OF_THE_PAGE = {"cursor", "ordering", "since", "mark", "group_by", "sort"}
-_OTHERS = ("attempts", "header.<name>", "key.<name>", "payload", "payload.$.<path>")
 MAX_TOKENS = 40
 # Each is a look into an index of its own for every message.
 MAX_NAMED = 20
-MAX_SPAN = timedelta(days=36_500)
 
 
 @dataclass(frozen=True)
@@ -61,52 +35,6 @@ class Term:
     operator: str = "="
     negated: bool = False
     name: str = ""
-
-
-def state(name: str, text: str) -> State:
-    """Return the state that `text` names, in either case."""
-    try:
-        return State(text.upper())
-    except ValueError:
-        raise InvalidFilter(name, f"{text[:40]!r} is not a state; those are {', '.join(State)}.") from None
-
-
-def reason(name: str, text: str) -> Reason:
-    """Return the reason code that `text` is."""
-    try:
-        return Reason(text.lower())
-    except ValueError:
-        raise InvalidFilter(name, f"{text[:40]!r} is not a reason; those are {', '.join(Reason)}.") from None
-
-
-def _confirming(name: str, text: str) -> Confirming:
-    """Return how the consumer's confirmation stands, as `text` says."""
-    try:
-        return Confirming(text.lower())
-    except ValueError:
-        raise InvalidFilter(name, f"{text[:40]!r} is none of {', '.join(Confirming)}.") from None
-
-
-FIELDS: dict[str, Callable[[str, str], Any]] = {
-    "state": state,
-    "address": address_or_pattern,
-    "original_address": address_or_pattern,
-    "group": number,
-    "failure": checked_text,
-    "group_owner": checked_text,
-    "group_tag": checked_text,
-    "snoozed": flag,
-    "reason": reason,
-    "candidate": flag,
-    "confirmation": _confirming,
-    "error": checked_text,
-    "destination": checked_text,
-    "consumer_version": checked_text,
-    "conversation_id": checked_text,
-    "message_id": checked_text,
-    "owner": checked_text,
-    "tag": checked_text,
-}
 
 
 @dataclass(frozen=True)
@@ -132,8 +60,12 @@ def parse_search(text: str) -> tuple[Term, ...]:
     alternatives: dict[tuple[str, bool, str], Term] = {}
     single: list[Term] = []
     for token in _tokens(text):
-        term = _word_term(token)
-        if term.field in {"text", "attempts", PAYLOAD, *SPANS.values()} or term.operator != "=":
+        word = None if token.field is None else _word(token)
+        if word is None:
+            single.append(Term(FREE, (token.value,), negated=token.negated))
+            continue
+        term = _term_of_box(token, word)
+        if not word.kind.are_alternatives or term.operator != "=":
             single.append(term)
             continue
         key = (term.field, term.negated, term.name)
@@ -168,56 +100,30 @@ def _skip_space(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def _word_term(token: Token) -> Term:
-    field = _SHORT.get(token.field or "", token.field)
-    if field is None:
-        return Term("text", (token.value,), negated=token.negated)
-    if field == "attempts":
-        return _attempts_term(token)
-    if field in SPANS:
-        return _span_term(token, SPANS[field])
-    if field.startswith(HEADER) and len(field) > len(HEADER):
-        return Term("header", (token.value,), negated=token.negated, name=field.removeprefix(HEADER))
-    if field.startswith(KEY) and len(field) > len(KEY):
-        return Term("key", (shortened(token.value),), negated=token.negated, name=field.removeprefix(KEY))
-    if field == PAYLOAD:
-        return Term(PAYLOAD, (token.value,), negated=token.negated)
-    if field.startswith(f"{PAYLOAD}.$"):
-        return _payload_term(token, field.removeprefix(f"{PAYLOAD}."))
-    if field not in FIELDS:
+def _word(token: Token) -> Word:
+    word = word_of_box(token.field or "")
+    if word is None:
         raise InvalidFilter(
             "q",
-            f"{token.text!r}: there is no field {field!r}. Fields are "
-            f"{', '.join(sorted({*FIELDS, *SPANS, *_OTHERS}))}; "
+            f"{token.text!r}: there is no field {token.field!r}. Fields are {', '.join(shown_words(in_box=True))}; "
             "put quotation marks around a text that holds a colon.",
         )
-    try:
-        return Term(field, (FIELDS[field](field, token.value),), negated=token.negated)
-    except InvalidFilter as error:
-        raise InvalidFilter("q", f"{token.text!r}: {error.detail}") from error
+    return word
 
 
-def _payload_term(token: Token, path: str) -> Term:
+def _term_of_box(token: Token, word: Word) -> Term:
+    name = _name(word, token.field or "")
     try:
-        operator, values = at_path(path, token.value, is_quoted=token.is_quoted)
+        of = name if word.says == PAYLOAD_AT else token.field or ""
+        operator, values = word.kind.compare(of, token.value, token.is_quoted)
     except InvalidFilter as error:
         raise InvalidFilter("q", f"{token.text[:100]!r}: {error.detail}") from error
-    return Term(PAYLOAD_AT, values, operator, token.negated, path)
+    return Term(word.says, values, operator, token.negated, name)
 
 
-def _attempts_term(token: Token) -> Term:
-    found = _COMPARED.fullmatch(token.value)
-    if found is None:
-        raise InvalidFilter("q", f"{token.text!r}: attempts are compared with a number, as in attempts:>3.")
-    return Term("attempts", (int(found[2]),), found[1] or "=", token.negated)
-
-
-def _span_term(token: Token, field: str) -> Term:
-    found = _SPAN.fullmatch(token.value)
-    if found is None or timedelta(**{_UNITS[found[2]]: int(found[1])}) > MAX_SPAN:
-        name = token.field
-        raise InvalidFilter("q", f"{token.text!r}: {name} takes a span, as in {name}:24h (s, m, h, d, w).")
-    return Term(field, (timedelta(**{_UNITS[found[2]]: int(found[1])}),), "<", token.negated)
+def _name(word: Word, given: str) -> str:
+    """Return the name that is behind the word's own: of a header or a key, or a path."""
+    return given.partition(".")[2] if word.is_named or word.says == PAYLOAD_AT else ""
 
 
 @dataclass(frozen=True)
@@ -226,6 +132,11 @@ class MessageFilter:
 
     terms: tuple[Term, ...] = ()
     params: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_deep(self) -> bool:
+        """Whether a search job has to look for it: it asks about payloads."""
+        return any(term.field in DEEP for term in self.terms)
 
 
 def narrowing(params: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
@@ -246,13 +157,13 @@ def parse_filter(params: Mapping[str, Sequence[str]]) -> MessageFilter:
     kept: list[tuple[str, str]] = []
     for name, texts in params.items():
         given = [text for text in texts if text != ""]
-        _require_known(name)
+        word = _parameter(name)
         if not given:
             continue
         if len(given) > MAX_VALUES:
             raise InvalidFilter(name, f"{name} is given {len(given)} times; {MAX_VALUES} are the most.")
         kept.extend((name, text) for text in given)
-        terms.extend(_terms(name, given))
+        terms.extend(_terms(name, word, given))
     named = [term.name for term in terms if term.name]
     if len(named) > MAX_NAMED:
         raise InvalidFilter(named[-1][:100], f"A filter names {MAX_NAMED} headers and business keys at most.")
@@ -266,27 +177,22 @@ def require_values(params: Mapping[str, Sequence[str]]) -> None:
             raise InvalidFilter(name[:100], f"{name[:100]} is empty; leave it out instead.")
 
 
-def _terms(name: str, texts: Sequence[str]) -> list[Term]:
-    if name == "q":
+def _terms(name: str, word: Word | None, texts: Sequence[str]) -> list[Term]:
+    if word is None:
         return [term for text in texts for term in parse_search(checked_text(name, text))]
-    if name.startswith(HEADER):
-        return [Term("header", tuple(checked_text(name, text) for text in texts), name=name.removeprefix(HEADER))]
-    if name.startswith(KEY):
-        return [Term("key", tuple(shortened(checked_text(name, text)) for text in texts), name=name.removeprefix(KEY))]
-    if name in MOMENTS:
-        if len(texts) > 1:
-            raise InvalidFilter(name, f"{name} can be given once.")
-        field, operator = MOMENTS[name]
-        return [Term(field, (moment(name, texts[0]),), operator)]
-    return [Term(name, tuple(FIELDS[name](name, text) for text in texts))]
+    if word.kind is MOMENT and len(texts) > 1:
+        raise InvalidFilter(name, f"{name} can be given once.")
+    values = tuple(value for text in texts for value in word.kind.compare(name, text, False)[1])
+    return [Term(word.says, values, word.operator or "=", name=_name(word, name))]
 
 
-def _require_known(name: str) -> None:
-    is_named = any(name.startswith(prefix) and len(name) > len(prefix) for prefix in (HEADER, KEY))
-    if name in FIELDS or name in MOMENTS or name == "q" or is_named:
-        checked_text("parameter", name)
-        return
-    known = ", ".join(sorted({*FIELDS, *MOMENTS, "q", "header.<name>", "key.<name>"}))
-    raise InvalidFilter(
-        name[:100], f"There is no parameter {name[:100]!r}. Known ones are {known}.", code="unknown_parameter"
-    )
+def _parameter(name: str) -> Word | None:
+    """Return the word that a parameter is; None for `q`. Raise InvalidFilter."""
+    word = parameter(name)
+    if word is None and name != "q":
+        known = ", ".join(sorted({*shown_words(in_box=False), "q"}))
+        raise InvalidFilter(
+            name[:100], f"There is no parameter {name[:100]!r}. Known ones are {known}.", code="unknown_parameter"
+        )
+    checked_text("parameter", name)
+    return word

@@ -4,15 +4,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from poisonadmin.core.queries.rows import fetch_rows
+from poisonadmin.search.domain.words import WORDS
 
 # What a filter calls it, and what the counters and `message` call it.
-COLUMNS = {
-    "state": "state",
-    "reason": "reason",
-    "group": "group_id",
-    "address": "address_id",
-    "original_address": "original_address_id",
-}
+COLUMNS = {word.name: word.column for word in WORDS if word.column}
 ADDRESSES = ("address", "original_address")
 
 

@@ -8,6 +8,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, count_rows, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_rows, fetch_values
+from poisonadmin.core.queries.sql import EMPTY, TRUE, Sql, all_of
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.counts import ByState, empty
 from poisonadmin.messages.queries.crashes import CRASHED, CrashRow, crashes_of
@@ -61,15 +62,18 @@ class Others:
 def others_on(places: Collection[Place], *, principal: Principal) -> dict[Place, Others]:
     """Return for each (claim, shard) how its messages stand now; a place that is no longer on record is left out."""
     principal.require(Permission.READ)
-    scope, parameters = scope_condition(principal)
     rows = fetch_rows(
-        f"""SELECT s.claim_id, s.shard, m.state, count(*), count(m.blacklisted_at)
-            FROM unnest(%s::bigint[], %s::int[]) AS place (claim_id, shard)
+        Sql(
+            """SELECT s.claim_id, s.shard, m.state, count(*), count(m.blacklisted_at)
+            FROM unnest({claims}::bigint[], {shards}::int[]) AS place (claim_id, shard)
             JOIN claim_shard s ON s.claim_id = place.claim_id AND s.shard = place.shard
             CROSS JOIN LATERAL unnest(s.message_ids) AS taken (id)
             CROSS JOIN LATERAL (SELECT * FROM message WHERE message.id = taken.id OFFSET 0) m WHERE {scope}
-            GROUP BY 1, 2, 3""",  # noqa: S608
-        [[claim_id for claim_id, _ in places], [shard for _, shard in places], *parameters],
+            GROUP BY 1, 2, 3""",
+            claims=[claim_id for claim_id, _ in places],
+            shards=[shard for _, shard in places],
+            scope=scope_condition(principal),
+        )
     )
     found: dict[Place, Others] = {}
     for claim_id, shard, state, n, blacklisted in rows:
@@ -89,19 +93,31 @@ def list_others(
     """Return one page of the messages that shared the node with a crash, newest first."""
     principal.require(Permission.READ)
     page = window(cursor, limit, ORDERINGS["-id"])
-    scope, parameters = scope_condition(principal)
-    wanted = "m.state = ANY(%s)" if states else "TRUE"
-    whole = f"""SELECT m.* FROM message m WHERE m.id <> %s AND m.id = ANY(
-        (SELECT message_ids FROM claim_shard WHERE claim_id = %s AND shard = %s)::bigint[])
-        AND {scope} AND {wanted}"""  # noqa: S608
-    values = [crash.message_id, crash.claim_id, crash.shard, *parameters, *([list(states)] if states else [])]
+    whole = Sql(
+        """SELECT m.* FROM message m WHERE m.id <> {message} AND m.id = ANY(
+        (SELECT message_ids FROM claim_shard WHERE claim_id = {claim} AND shard = {shard})::bigint[])
+        AND {scope} AND {wanted}""",
+        message=crash.message_id,
+        claim=crash.claim_id,
+        shard=crash.shard,
+        scope=scope_condition(principal),
+        wanted=Sql("m.state = ANY({states})", states=list(states)) if states else TRUE,
+    )
     with bounded():
-        rows = fetch(
-            MessageRow,
-            f"SELECT {COLUMNS} FROM ({whole} AND {page.condition} {page.order}) m {JOINS} {page.order}",  # noqa: S608
-            [*values, *page.parameters],
+        rows = _messages(
+            Sql("{whole} AND {place} {order}", whole=whole, place=page.where, order=page.order), page.order
         )
-    return page.page(rows, lambda: count_rows(whole, values))
+    return page.page(rows, lambda: count_rows(whole))
+
+
+def _messages(found: Sql, order: Sql) -> list[MessageRow]:
+    """Return the rows of a query of `message m`, as lists show them."""
+    return fetch(
+        MessageRow,
+        Sql(
+            "SELECT {columns} FROM ({found}) m {joins} {order}", columns=COLUMNS, found=found, joins=JOINS, order=order
+        ),
+    )
 
 
 PAGE_ROWS = 25
@@ -110,7 +126,7 @@ _BLACKLISTED = (Term("state", (State.NDLV,)), Term("reason", (Reason.BLACKLISTED
 _KEY = Key(("m.blacklisted_at", "m.id"), (datetime, int), fields=("state_at", "id"))
 # Spelt as in the partial index `message_candidates`. Whoever reads it adds OFFSET 0, a fence: the planner does not know
 # that most candidates are blacklisted, would count on many that wait, and walk all messages to find the first ones.
-_CANDIDATES = "SELECT m.* FROM message m WHERE m.candidate AND NOT m.is_undecided AND NOT m.is_given_up"
+_CANDIDATES = Sql("SELECT m.* FROM message m WHERE m.candidate AND NOT m.is_undecided AND NOT m.is_given_up")
 
 
 @dataclass(frozen=True)
@@ -138,13 +154,13 @@ def list_blacklisted(
     page = window(cursor, limit, _KEY)
     with bounded():
         where = compile_filter(_besides_state(message_filter), principal)
-        rows = fetch(
-            MessageRow,
-            f"""SELECT {COLUMNS} FROM (
-                  SELECT m.* FROM message m WHERE m.blacklisted_at IS NOT NULL AND {where.whole} AND {page.condition}
-                  {page.order}) m {JOINS} {page.order}""",  # noqa: S608
-            [*where.parameters, *page.parameters],
+        blacklisted = Sql(
+            "SELECT m.* FROM message m WHERE m.blacklisted_at IS NOT NULL AND {where} AND {place} {order}",
+            where=where.whole,
+            place=page.where,
+            order=page.order,
         )
+        rows = _messages(blacklisted, page.order)
         found = page.page(rows)
         wanted = replace(message_filter, terms=(*message_filter.terms, *_BLACKLISTED))
         suspected = _with_crashes(found.results, principal)
@@ -162,19 +178,22 @@ def count_newer(message_filter: MessageFilter = EVERY, *, principal: Principal, 
     principal.require(Permission.READ)
     with bounded():
         where = compile_filter(_besides_state(message_filter), principal)
-        return capped_count(f"m.blacklisted_at > %s AND {where.whole}", [since, *where.parameters], 100)
+        return capped_count(all_of([Sql("m.blacklisted_at > {since}", since=since), where.whole]), 100)
 
 
 def count_candidates(message_filter: MessageFilter = EVERY, *, principal: Principal) -> int:
     """Return how many candidates wait for their delivery, or are delivered, alone."""
     principal.require(Permission.READ)
     with bounded():
-        where = compile_filter(_besides_state(message_filter), principal)
         found: int = fetch_values(
-            f"SELECT count(*) FROM ({_CANDIDATES} AND {where.whole} OFFSET 0) m",  # noqa: S608
-            where.parameters,
+            Sql("SELECT count(*) FROM ({found}) m", found=_candidates(message_filter, principal))
         )[0]
     return found
+
+
+def _candidates(message_filter: MessageFilter, principal: Principal) -> Sql:
+    where = compile_filter(_besides_state(message_filter), principal)
+    return Sql("{candidates} AND {where} OFFSET 0", candidates=_CANDIDATES, where=where.whole)
 
 
 def candidates(message_filter: MessageFilter = EVERY, *, principal: Principal, limit: int) -> list[Suspect]:
@@ -184,14 +203,12 @@ def candidates(message_filter: MessageFilter = EVERY, *, principal: Principal, l
     """
     principal.require(Permission.READ)
     with bounded():
-        where = compile_filter(_besides_state(message_filter), principal)
-        rows = fetch(
-            MessageRow,
-            f"""SELECT {COLUMNS} FROM (
-                  SELECT * FROM ({_CANDIDATES} AND {where.whole} OFFSET 0) m ORDER BY m.id LIMIT %s) m {JOINS}
-                ORDER BY m.id""",  # noqa: S608
-            [*where.parameters, limit],
+        first = Sql(
+            "SELECT * FROM ({found}) m ORDER BY m.id LIMIT {limit}",
+            found=_candidates(message_filter, principal),
+            limit=limit,
         )
+        rows = _messages(first, Sql("ORDER BY m.id"))
         crashes = crashes_of([row.id for row in rows], most=1)
         alone = fetch_values(
             "SELECT m.id FROM message m JOIN claim c ON c.id = m.claim_id AND c.is_isolation"
@@ -206,10 +223,14 @@ def candidates(message_filter: MessageFilter = EVERY, *, principal: Principal, l
 def has_ever_crashed(principal: Principal) -> bool:
     """Return whether any message that the principal may see has crashed what processed it, or was lost with a node."""
     principal.require(Permission.READ)
-    scope, parameters = scope_condition(principal)
-    join = "" if scope == "TRUE" else f" JOIN message m ON m.id = t.message_id AND {scope}"
+    join = (
+        EMPTY
+        if principal.sees_everything
+        else Sql("JOIN message m ON m.id = t.message_id AND {scope}", scope=scope_condition(principal))
+    )
+    crashed = Sql("SELECT EXISTS (SELECT FROM attempt t {join} WHERE t.{crashed})", join=join, crashed=CRASHED)
     with bounded():
-        return bool(fetch_values(f"SELECT EXISTS (SELECT FROM attempt t{join} WHERE t.{CRASHED})", parameters)[0])  # noqa: S608
+        return bool(fetch_values(crashed)[0])
 
 
 def _besides_state(message_filter: MessageFilter) -> MessageFilter:

@@ -2,18 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from poisonadmin.core.domain.access import Principal
-from poisonadmin.core.queries.address_ids import address_ids, scope_condition
+from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.core.queries.sql import Sql, all_of, name
 from poisonadmin.messages.queries.counts import NOW
 from poisonadmin.messages.queries.dead_letter_queues import queues_of
-from poisonadmin.messages.queries.merged_groups import with_members
 from poisonadmin.search.domain.filters import MessageFilter, Term
-from poisonadmin.search.queries import group_words as group_terms
-from poisonadmin.search.queries.axes import ADDRESSES, COLUMNS
-from poisonadmin.search.queries.error_search import Condition
+from poisonadmin.search.queries.axes import COLUMNS
+from poisonadmin.search.queries.meanings import MEANINGS, as_groups, is_about_groups
 
 
 @dataclass(frozen=True)
@@ -23,50 +21,44 @@ class CountedFilter:
     `scope` is the caller's, with what the filter says of failure groups as such.
     """
 
-    scope: Condition
-    fields: Mapping[str, Sequence[Condition]]
+    scope: Sql
+    fields: Mapping[str, Sequence[Sql]]
 
-    def on(self, field: str) -> Condition:
+    def on(self, field: str) -> Sql:
         """Return what the filter says of one field."""
-        return _all(self.fields.get(field, ()))
+        return all_of(self.fields.get(field, ()))
 
     @property
-    def whole(self) -> Condition:
+    def whole(self) -> Sql:
         """All of it as one condition."""
-        return _all([self.scope, *(one for some in self.fields.values() for one in some)])
+        return all_of([self.scope, *(one for some in self.fields.values() for one in some)])
 
 
 def counted_filter(message_filter: MessageFilter, principal: Principal) -> CountedFilter | None:
     """Return the filter as a condition on the counters; None where they do not tell what it asks for."""
-    fields: dict[str, list[Condition]] = {}
-    scope: list[Condition] = [scope_condition(principal, "c.address_id")]
+    fields: dict[str, list[Sql]] = {}
+    scope = [scope_condition(principal, "c.address_id")]
     for term in message_filter.terms:
-        if term.field in group_terms.FIELDS:
-            scope.append(_condition(group_terms.as_groups(term, principal)))
+        if is_about_groups(term.field):
+            scope.append(_condition(as_groups(term, principal)))
             continue
         if term.field not in COLUMNS or (term.field == "address" and queues_of(term.values)):
             return None
         fields.setdefault(term.field, []).append(_condition(term))
-    return CountedFilter(_all(scope), fields)
+    return CountedFilter(all_of(scope), fields)
 
 
 def count_by_counters(message_filter: MessageFilter, principal: Principal) -> int | None:
     """Return how many messages match, exactly; None where the counters do not tell."""
     if (counted := counted_filter(message_filter, principal)) is None:
         return None
-    condition, values = counted.whole
-    return int(fetch_values(f"SELECT coalesce(sum(n), 0)::bigint FROM {NOW} WHERE {condition}", values)[0])  # noqa: S608
+    total = Sql("SELECT coalesce(sum(n), 0)::bigint FROM {now} WHERE {counted}", now=NOW, counted=counted.whole)
+    return int(fetch_values(total)[0])
 
 
-def _condition(term: Term) -> Condition:
-    values = address_ids(term.values) if term.field in ADDRESSES else list(term.values)
-    if term.field == "group":
-        values = with_members(values)
+def _condition(term: Term) -> Sql:
+    ids = MEANINGS[term.field].ids
+    assert ids is not None
+    found = Sql("{column} = ANY({ids})", column=name(f"c.{COLUMNS[term.field]}"), ids=ids(term.values))
     # As in live.py: what has no reason, group or original address has not the one that is named.
-    negated = " IS NOT TRUE" if term.negated else ""
-    return f"(c.{COLUMNS[term.field]} = ANY(%s)){negated}", [values]
-
-
-def _all(conditions: Sequence[Condition]) -> Condition:
-    values: list[Any] = [value for _, some in conditions for value in some]
-    return " AND ".join(["TRUE", *(sql for sql, _ in conditions)]), values
+    return found.negated if term.negated else found

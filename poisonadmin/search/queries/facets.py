@@ -7,6 +7,7 @@ from typing import Any
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.paging import CAP, COUNT_SECONDS, Count
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch_rows
+from poisonadmin.core.queries.sql import Sql, all_of, join, name
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.counts import COUNTED, NOW_SEEN
 from poisonadmin.messages.queries.merged_groups import seen_as
@@ -86,23 +87,34 @@ _NONE = _Values((), 0)
 
 
 def _counted(counted: CountedFilter, limit: int) -> tuple[Count, dict[str, _Values]]:
-    scope, parameters = counted.scope
-    narrowed = {field: counted.on(field) for field in COLUMNS}
-    columns = [f"({sql}) AS on_{field}" for field, (sql, _) in narrowed.items()]
-    values = [value for _, some in narrowed.values() for value in some]
+    columns = {field: name(column) for field, column in COLUMNS.items()}
+    on = {field: name(f"on_{field}") for field in COLUMNS}
+    said = join(", ", (Sql("{said} AS {on}", said=counted.on(field), on=on[field]) for field in COLUMNS))
     branches = [
-        f"""(SELECT '{field}' AS field, {column}::text AS value, sum(n)::bigint AS n,
+        Sql(
+            """(SELECT {field} AS field, {column}::text AS value, sum(n)::bigint AS n,
                     (sum(sum(n)) OVER ())::bigint AS whole
-             FROM c WHERE {column} IS NOT NULL AND {" AND ".join(f"on_{other}" for other in COLUMNS if other != field)}
-             GROUP BY {column} HAVING sum(n) > 0 ORDER BY n DESC, value LIMIT {int(limit)})"""  # noqa: S608
-        for field, column in COLUMNS.items()
+             FROM c WHERE {column} IS NOT NULL AND {others}
+             GROUP BY {column} HAVING sum(n) > 0 ORDER BY n DESC, value LIMIT {limit})""",
+            field=field,
+            column=column,
+            others=all_of(other for name_of, other in on.items() if name_of != field),
+            limit=limit,
+        )
+        for field, column in columns.items()
     ]
-    whole = f"""SELECT NULL AS field, NULL AS value, coalesce(sum(n), 0)::bigint AS n, 0 AS whole
-                FROM c WHERE {" AND ".join(f"on_{field}" for field in COLUMNS)}"""  # noqa: S608
     rows = fetch_rows(
-        f"""WITH c AS MATERIALIZED (SELECT {COUNTED}, n, {", ".join(columns)} FROM {NOW_SEEN} WHERE {scope})
-            {whole} UNION ALL {" UNION ALL ".join(branches)}""",  # noqa: S608
-        [*values, *parameters],
+        Sql(
+            """WITH c AS MATERIALIZED (SELECT {counted}, n, {said} FROM {now} WHERE {scope})
+            SELECT NULL AS field, NULL AS value, coalesce(sum(n), 0)::bigint AS n, 0 AS whole FROM c WHERE {all}
+            UNION ALL {branches}""",
+            counted=COUNTED,
+            said=said,
+            now=NOW_SEEN,
+            scope=counted.scope,
+            all=all_of(on.values()),
+            branches=join(" UNION ALL ", branches),
+        )
     )
     found = {
         field: _Values(
@@ -126,10 +138,12 @@ def _scanned(message_filter: MessageFilter, principal: Principal, limit: int) ->
 
 def _scan(message_filter: MessageFilter, principal: Principal) -> list[dict[str, Any]]:
     """Return the newest 10,000 that match, and one more, grouped by all that the counters tell apart."""
-    sql, values = matching(message_filter, principal, CAP + 1)
-    rows = fetch_rows(f"SELECT {COUNTED}, count(*) FROM ({sql}) m GROUP BY {COUNTED}", values)  # noqa: S608
+    newest = matching(message_filter, principal, CAP + 1)
+    rows = fetch_rows(
+        Sql("SELECT {counted}, count(*) FROM ({newest}) m GROUP BY {counted}", counted=COUNTED, newest=newest)
+    )
     merged = seen_as()
-    found = [dict(zip([*COUNTED.split(", "), "n"], row, strict=True)) for row in rows]
+    found = [dict(zip([*COUNTED.text.split(", "), "n"], row, strict=True)) for row in rows]
     return [row | {"group_id": merged.get(row["group_id"], row["group_id"])} for row in found]
 
 

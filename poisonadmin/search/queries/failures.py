@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.address_ids import addresses_in_scope
 from poisonadmin.core.queries.destination_ids import destinations_seen
 from poisonadmin.core.queries.paging import COUNT_SECONDS, DEFAULT_LIMIT, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import QueryTooExpensive, all_given, bounded
+from poisonadmin.core.queries.rows import QueryTooExpensive, bounded
+from poisonadmin.core.queries.sql import EMPTY, TRUE, Sql, all_given
 from poisonadmin.messages.queries.counts import how_many
 from poisonadmin.messages.queries.merged_groups import SEEN_AS, with_members
 from poisonadmin.search.domain.filters import MessageFilter
@@ -69,49 +69,53 @@ def list_failures(
         addresses = addresses_in_scope(principal, only.addresses)
         if addresses == []:
             return Page([], None, None)
-        where, parameters = all_given(
+        where = all_given(
             {
-                "m.address_id = ANY(%s)": addresses,
-                "g.id = ANY(%s)": with_members(only.groups) if only.groups else None,
-                "d.name = ANY(%s)": list(only.destinations) or None,
-                "t.message_id = %s": only.message,
-                "t.finished_at >= %s": only.failed_after,
-                "t.finished_at < %s": only.failed_before,
+                "m.address_id = ANY({value})": addresses,
+                "g.id = ANY({value})": with_members(only.groups) if only.groups else None,
+                "d.name = ANY({value})": list(only.destinations) or None,
+                "t.message_id = {value}": only.message,
+                "t.finished_at >= {value}": only.failed_after,
+                "t.finished_at < {value}": only.failed_before,
             }
         )
-        error, texts = attempt_condition(only.errors, principal) if only.errors else ("TRUE", [])
-        messages, own = _messages(addresses) if within is None else _found(within, principal)
-        seen, destinations = destinations_seen(principal, "d.id")
-        named = destinations if only.destinations else []
+        seen = destinations_seen(principal, "d.id")
         # Its condition is spelt as in the partial index `attempt_failures`, which a parameter would hide from the
         # planner. What a handler discarded, moved or rolled back is there too, and is no failure: it has no class.
-        sql = f"""SELECT t.message_id, t.attempt_number, t.finished_at, t.outcome, t.error_class, t.error_message,
+        found = Sql(
+            """SELECT t.message_id, t.attempt_number, t.finished_at, t.outcome, t.error_class, t.error_message,
             t.title, t.status_code, a.name AS address, CASE WHEN {seen} THEN d.name END AS destination, n.name AS node,
-            {SEEN_AS} AS group_id
+            {seen_as} AS group_id
             FROM attempt t JOIN {messages} m ON m.id = t.message_id JOIN address a ON a.id = m.address_id
             LEFT JOIN destination d ON d.id = t.destination_id
             LEFT JOIN node n ON n.claim_id = t.claim_id AND n.shard = t.shard
             LEFT JOIN failure_group g ON g.fingerprint = t.fingerprint
-            WHERE t.outcome <> 'delivered' AND t.error_class IS NOT NULL AND {where} AND ({error})
-            AND {seen if only.destinations else "TRUE"}"""  # noqa: S608
-        return fetch_page(FailureRow, sql, [*destinations, *own, *parameters, *texts, *named], page)
+            WHERE t.outcome <> 'delivered' AND t.error_class IS NOT NULL AND {where} AND {error} AND {named}""",
+            seen=seen,
+            seen_as=SEEN_AS,
+            messages=_messages(addresses) if within is None else _found(within, principal),
+            where=where,
+            error=attempt_condition(only.errors, principal) if only.errors else TRUE,
+            named=seen if only.destinations else TRUE,
+        )
+        return fetch_page(FailureRow, found, page=page)
 
 
-def _messages(addresses: list[int] | None) -> tuple[str, list[Any]]:
+def _messages(addresses: list[int] | None) -> Sql:
     """Return what to join the attempts with: where the addresses hold few messages, those first and alone.
 
     Walking the log newest first would read all of it for an address whose messages do not fail.
     """
     if addresses is None or how_many(addresses) > FEW_MESSAGES:
-        return "message", []
-    return "(SELECT id, address_id FROM message WHERE address_id = ANY(%s) OFFSET 0)", [addresses]
+        return Sql("message")
+    return Sql("(SELECT id, address_id FROM message WHERE address_id = ANY({ids}) OFFSET 0)", ids=addresses)
 
 
-def _found(within: MessageFilter, principal: Principal) -> tuple[str, list[Any]]:
+def _found(within: MessageFilter, principal: Principal) -> Sql:
     """Return what to join the attempts with: what the filter finds, first and alone where that is little."""
     where = compile_filter(within, principal)
-    first = " OFFSET 0" if _is_little(within, where, principal) else ""
-    return f"(SELECT m.id, m.address_id FROM message m WHERE {where.whole}{first})", where.parameters  # noqa: S608
+    first = Sql("OFFSET 0") if _is_little(within, where, principal) else EMPTY
+    return Sql("(SELECT m.id, m.address_id FROM message m WHERE {where} {first})", where=where.whole, first=first)
 
 
 def _is_little(within: MessageFilter, where: Where, principal: Principal) -> bool:
@@ -120,6 +124,6 @@ def _is_little(within: MessageFilter, where: Where, principal: Principal) -> boo
         return counted <= FEW_MESSAGES
     try:
         with bounded(COUNT_SECONDS):
-            return not capped_count(where.whole, where.parameters, FEW_FOUND).capped
+            return not capped_count(where.whole, FEW_FOUND).capped
     except QueryTooExpensive:
         return False

@@ -7,6 +7,7 @@ from datetime import datetime
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.address_ids import scope_condition, visible_ids
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.messages.queries.counts import NOW
 from poisonadmin.messages.queries.merged_groups import members_of
 
@@ -25,16 +26,21 @@ class Fingerprint:
     failures: int
 
 
-# By group and state, so that what left a state does not hide what is in another.
-_COUNTED = f"""SELECT DISTINCT group_id FROM (
- SELECT c.group_id FROM {NOW} WHERE c.group_id IS NOT NULL AND c.address_id = ANY(%s)
- GROUP BY c.group_id, c.state HAVING sum(c.n) > 0) counted"""  # noqa: S608
-
-
 def visible_members(principal: Principal) -> list[int] | None:
     """Return the groups that have a message in the principal's scope; None where that is all of them."""
     visible = visible_ids(principal)
-    return None if visible is None else fetch_values(_COUNTED, [visible])
+    if visible is None:
+        return None
+    # By group and state, so that what left a state does not hide what is in another.
+    counted = Sql(
+        """SELECT DISTINCT group_id FROM (
+            SELECT c.group_id FROM {now} WHERE c.group_id IS NOT NULL AND c.address_id = ANY({addresses})
+            GROUP BY c.group_id, c.state HAVING sum(c.n) > 0
+        ) counted""",
+        now=NOW,
+        addresses=visible,
+    )
+    return fetch_values(counted)
 
 
 def members_seen(group_ids: Collection[int], visible: Sequence[int] | None, principal: Principal) -> list[Fingerprint]:
@@ -50,14 +56,16 @@ def members_seen(group_ids: Collection[int], visible: Sequence[int] | None, prin
 
 def _counted_in_scope(members: list[Fingerprint], principal: Principal) -> list[Fingerprint]:
     """Return the members with what is in scope of their failures only; each failure is an attempt."""
-    scope, parameters = scope_condition(principal)
-    if scope == "TRUE":
+    if principal.sees_everything:
         return members
     counted = fetch_rows(
-        "SELECT t.fingerprint, count(*), min(t.finished_at), max(t.finished_at) FROM attempt t"  # noqa: S608
-        f" JOIN message m ON m.id = t.message_id AND {scope}"
-        " WHERE t.outcome <> 'delivered' AND t.fingerprint = ANY(%s) GROUP BY 1",
-        [*parameters, [member.fingerprint for member in members]],
+        Sql(
+            """SELECT t.fingerprint, count(*), min(t.finished_at), max(t.finished_at) FROM attempt t
+            JOIN message m ON m.id = t.message_id AND {scope}
+            WHERE t.outcome <> 'delivered' AND t.fingerprint = ANY({fingerprints}) GROUP BY 1""",
+            scope=scope_condition(principal),
+            fingerprints=[member.fingerprint for member in members],
+        )
     )
     found = {fingerprint: (n, first_at, last_at) for fingerprint, n, first_at, last_at in counted}
     totals = [(one, *found.get(one.fingerprint, (0, one.first_at, one.last_at))) for one in members]

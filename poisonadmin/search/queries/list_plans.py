@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from poisonadmin.core.domain.filter_values import MAX_ID
-from poisonadmin.core.queries.paging import Window
+from poisonadmin.core.queries.paging import Window, ordered_by
 from poisonadmin.core.queries.rows import fetch_rows, one_of
+from poisonadmin.core.queries.sql import TRUE, Sql, all_of, join, name, names, raw
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.counts import NOW
 from poisonadmin.search.queries.id_bounds import id_bounds
@@ -26,6 +27,7 @@ MOST_WAITING = 10_000
 # The values of is_undecided and is_given_up, in the indexes that begin with another column.
 _STOPPED = {State.NDLV: ("TRUE", "FALSE"), State.FAIL: ("FALSE", "TRUE")}
 _MOVING = ("FALSE", "FALSE")
+EVERY_COLUMN = Sql("m.*")
 
 
 @dataclass(frozen=True)
@@ -36,36 +38,50 @@ class Walk:
     must be. `is_read_first`: all that fulfil the conditions are read, and then ordered.
     """
 
-    conditions: tuple[str, ...]
+    conditions: tuple[Sql, ...]
     columns: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
     first: int = 0
     last: int = MAX_ID
     is_read_first: bool = False
 
-    def sql(self, rest: str, page: Window, selected: str = "m.*") -> str:
+    def sql(self, rest: Sql, page: Window, selected: Sql = EVERY_COLUMN) -> Sql:
         """Return the query for what is `selected` of the first rows of `message m` on the page that are what `rest`
         says too.
         """
-        condition = " AND ".join([*self.conditions, rest, page.condition])
+        condition = all_of([*self.conditions, rest, page.where])
         if self.is_read_first:
             # OFFSET 0 is a fence: the planner would begin with the order.
-            found = f"SELECT {selected} FROM message m WHERE {condition} OFFSET 0"  # noqa: S608
-            return f"SELECT {selected} FROM ({found}) m {page.order}"  # noqa: S608
+            return Sql(
+                "SELECT {selected} FROM (SELECT {selected} FROM message m WHERE {condition} OFFSET 0) m {order}",
+                selected=selected,
+                condition=condition,
+                order=page.order,
+            )
         first, last = _ids(page)
         first, last = max(first, self.first), min(last, self.last)
-        if not self.columns:
-            between = f"m.id BETWEEN {first} AND {last}" if (self.first, self.last) != (0, MAX_ID) else "TRUE"
-            return f"SELECT {selected} FROM message m WHERE {between} AND {condition} {page.order}"  # noqa: S608
-        # Asked for equal values, the planner may find them by walking all ids. Asked for an order by all columns, it
-        # cannot.
-        columns = [f"m.{column}" for column in (*self.columns, "id")]
-        row = f"({', '.join(columns)})"
-        lowest, highest = (f"({', '.join([*self.values, str(one)])})" for one in (first, last))
-        order = ", ".join(f"{column} {page.direction}" for column in columns)
-        between = f"{columns[0]} IS NOT NULL AND {row} >= {lowest} AND {row} <= {highest}"
-        return f"""SELECT {selected} FROM message m WHERE {between} AND {condition}
-                   ORDER BY {order} LIMIT {page.limit + 1}"""  # noqa: S608
+        order, between = page.order, Sql("TRUE")
+        if self.columns:
+            # Asked for equal values, the planner may find them by walking all ids. Asked for an order by all columns,
+            # it cannot.
+            columns = names(f"m.{column}" for column in (*self.columns, "id"))
+            between = Sql(
+                "{begin} IS NOT NULL AND ({columns}) >= ({lowest}) AND ({columns}) <= ({highest})",
+                begin=name(f"m.{self.columns[0]}"),
+                columns=columns,
+                lowest=raw(", ".join([*self.values, str(first)])),
+                highest=raw(", ".join([*self.values, str(last)])),
+            )
+            order = ordered_by([f"m.{column}" for column in (*self.columns, "id")], page.direction, page.limit + 1)
+        elif (self.first, self.last) != (0, MAX_ID):
+            between = raw(f"m.id BETWEEN {first} AND {last}")
+        return Sql(
+            "SELECT {selected} FROM message m WHERE {between} AND {condition} {order}",
+            selected=selected,
+            between=between,
+            condition=condition,
+            order=order,
+        )
 
 
 def _ids(page: Window) -> tuple[int, int]:
@@ -103,9 +119,9 @@ def _plan(where: Where) -> list[Walk]:
     usable = [about for about, walks in ways.items() if len(walks) <= FEW_WALKS]
     # Each walk looks for a page of its own. What else is asked may be rare in one of them: then one walk along all is
     # better than several along most.
-    about = min(usable, key=lambda one: read[one] * (1 if len(ways[one]) == 1 or where.sql == "TRUE" else 4))
+    about = min(usable, key=lambda one: read[one] * (1 if len(ways[one]) == 1 or where.rest == TRUE else 4))
     if matching <= FEW_MATCHES and read[about] > SHORT_WALK:
-        states = ["TRUE"] if where.states is None else [IN_STATE[state] for state in where.states]
+        states = [TRUE] if where.states is None else [IN_STATE[state] for state in where.states]
         return _with_rest([Walk((state,), is_read_first=True) for state in states], where, "state")
     return _with_rest(ways[about], where, about)
 
@@ -116,17 +132,17 @@ def _with_rest(walks: Sequence[Walk], where: Where, about: str) -> list[Walk]:
     return [replace(walk, conditions=(*walk.conditions, *rest)) for walk in walks]
 
 
-def _zone_states(where: Where) -> str:
+def _zone_states(where: Where) -> Sql:
     """Return the condition on the counters to be where the walks of `_walks_of_ids` go."""
     if where.states is None:
-        return "TRUE"
+        return TRUE
     moving = {state for state in State if state not in _STOPPED}
     return one_of("c.state", sorted({*where.states, *(moving if moving & set(where.states) else ())}))
 
 
 def _walks_of_ids(column: str, ids: Sequence[int], where: Where) -> list[Walk]:
     states = tuple(State) if where.states is None else where.states
-    zones = [(zone, "TRUE") for state, zone in _STOPPED.items() if state in states]
+    zones = [(zone, TRUE) for state, zone in _STOPPED.items() if state in states]
     if moving := [state for state in states if state not in _STOPPED]:
         zones.append((_MOVING, one_of("m.state", moving)))
     columns = (column, "is_undecided", "is_given_up")
@@ -138,7 +154,7 @@ def _walks_of_errors(where: Where) -> list[Walk]:
     walks = _walks_of_ids("group_id", where.errors.groups, where)
     if where.errors.ids:
         elsewhere = (one for one in where.errors.conditions[len(where.errors.groups) :])
-        state = where.parts().get("state", "TRUE")
+        state = where.parts().get("state", TRUE)
         walks += [Walk((condition, state), is_read_first=True) for condition in elsewhere]
     return walks
 
@@ -150,7 +166,7 @@ def _walks_of_states(where: Where, waiting: int) -> list[Walk]:
             reasons = [one for one in where.reasons or Reason if one not in where.other_reasons]
             walks += [Walk((IN_STATE[state],), ("reason",), (f"'{reason!s}'",)) for reason in reasons]
         elif state == State.DLVD or (state == State.TBDL and waiting > MOST_WAITING):
-            walks.append(Walk((f"m.state = '{state!s}'",)))
+            walks.append(Walk((one_of("m.state", [state]),)))
         else:
             walks.append(Walk((IN_STATE[state],), is_read_first=True))
     return walks
@@ -163,11 +179,16 @@ def _count(where: Where) -> tuple[int, Mapping[str, int]]:
         asked["state"] = one_of("c.state", where.states)
     if where.reasons is not None:
         asked["reason"] = one_of("c.reason", where.reasons)
-    ways = {column: f"{asked[column]} AND {_zone_states(where)}" for column in where.ids}
+    ways = {column: all_of([asked[column], _zone_states(where)]) for column in where.ids}
     if "state" in asked:
-        ways["state"] = f"{asked['state']} AND {asked.get('reason', 'TRUE')}"
-    ways["all"] = "TRUE"
-    conditions = [" AND ".join(asked.values()) or "TRUE", *ways.values()]
-    sums = ", ".join(f"coalesce(sum(n) FILTER (WHERE {one}), 0)::bigint" for one in conditions)
-    matching, *read = fetch_rows(f"SELECT {sums} FROM {NOW}")[0]  # noqa: S608  (ids and codes of ours)
+        ways["state"] = all_of([asked["state"], asked.get("reason", TRUE)])
+    ways["all"] = TRUE
+    sums = join(
+        ", ",
+        (
+            Sql("coalesce(sum(n) FILTER (WHERE {one}), 0)::bigint", one=one)
+            for one in (all_of(asked.values()), *ways.values())
+        ),
+    )
+    matching, *read = fetch_rows(Sql("SELECT {sums} FROM {now}", sums=sums, now=NOW))[0]
     return matching, dict(zip(ways, read, strict=True))

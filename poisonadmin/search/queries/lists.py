@@ -1,16 +1,16 @@
 """Lists of messages, by keyset and never counted to be paged."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import MAX_ID, InvalidFilter
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, Window, count_rows, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_values
+from poisonadmin.core.queries.sql import TRUE, Sql, all_of, join
 from poisonadmin.messages.queries.message_rows import COLUMNS, JOINS, MessageRow
 from poisonadmin.search.domain.filters import MessageFilter
 from poisonadmin.search.queries.counted import count_by_counters
-from poisonadmin.search.queries.list_plans import Walk, plan_list
+from poisonadmin.search.queries.list_plans import EVERY_COLUMN, Walk, plan_list
 from poisonadmin.search.queries.live import Where, compile_filter
 
 ORDERINGS = {"-id": Key(("m.id",), (int,)), "id": Key(("m.id",), (int,), descending=False)}
@@ -48,7 +48,7 @@ def total(message_filter: MessageFilter, *, principal: Principal) -> Count | Non
 def _total(message_filter: MessageFilter, where: Where, principal: Principal) -> Count | None:
     if (exact := count_by_counters(message_filter, principal)) is not None:
         return Count(exact, capped=False)
-    return count_rows(f"SELECT FROM message m WHERE {where.whole}", where.parameters)
+    return count_rows(Sql("SELECT FROM message m WHERE {where}", where=where.whole))
 
 
 def neighbours(
@@ -75,14 +75,18 @@ def count_messages(
     principal.require(Permission.READ)
     with bounded():
         where = compile_filter(message_filter, principal)
-        newer, after = ("TRUE", []) if since is None else ("m.id > %s", [min(since, MAX_ID)])
-        return capped_count(f"{newer} AND {where.whole}", [*after, *where.parameters], cap)
+        newer = TRUE if since is None else Sql("m.id > {since}", since=min(since, MAX_ID))
+        return capped_count(all_of([newer, where.whole]), cap)
 
 
-def capped_count(condition: str, parameters: Sequence[Any], cap: int) -> Count:
+def capped_count(condition: Sql, cap: int) -> Count:
     """Return how many rows of `message m` fulfil the condition, counted to `cap`."""
-    sql = f"SELECT count(*) FROM (SELECT FROM message m WHERE {condition} LIMIT {cap + 1}) m"  # noqa: S608
-    found = fetch_values(sql, parameters)[0]
+    counted = Sql(
+        "SELECT count(*) FROM (SELECT FROM message m WHERE {condition} LIMIT {most}) m",
+        condition=condition,
+        most=cap + 1,
+    )
+    found = fetch_values(counted)[0]
     return Count(min(found, cap), found > cap)
 
 
@@ -101,27 +105,37 @@ def iter_messages(message_filter: MessageFilter, principal: Principal, limit: in
             return
 
 
-def matching(message_filter: MessageFilter, principal: Principal, limit: int) -> tuple[str, list[Any]]:
-    """Return a query for the newest `limit` rows of `message` that match, in no order, and its parameters."""
+def matching(message_filter: MessageFilter, principal: Principal, limit: int) -> Sql:
+    """Return a query for the newest `limit` rows of `message` that match, in no order."""
     where = compile_filter(message_filter, principal)
     page = Window(ORDERINGS["-id"], limit - 1)
     walks = plan_list(where)
     if len(walks) == 1:
-        return _merged(walks, where, page, "m.*")
+        return merged(walks, where, page)
     # Each walk finds as many as are wanted of all, and indexes alone tell their ids.
-    sql, values = _merged(walks, where, page, "m.id")
-    newest = f"SELECT id FROM ({sql}) found ORDER BY id DESC LIMIT {int(limit)}"  # noqa: S608
-    return f"SELECT m.* FROM message m WHERE m.id = ANY(ARRAY({newest}))", values  # noqa: S608
+    return Sql(
+        """SELECT m.* FROM message m WHERE m.id = ANY(ARRAY(
+        SELECT id FROM ({found}) found ORDER BY id DESC LIMIT {limit}))""",
+        found=merged(walks, where, page, Sql("m.id")),
+        limit=limit,
+    )
 
 
 def _read(where: Where, page: Window, counting: Callable[[], Count | None] | None = None) -> Page[MessageRow]:
-    sql, values = _merged(plan_list(where), where, page, "m.*")
-    first = f"SELECT * FROM ({sql}) m {page.order}"  # noqa: S608
-    rows = fetch(MessageRow, f"SELECT {COLUMNS} FROM ({first}) m {JOINS} {page.order}", values)  # noqa: S608
+    rows = fetch(
+        MessageRow,
+        Sql(
+            "SELECT {columns} FROM (SELECT * FROM ({found}) m {order}) m {joins} {order}",
+            columns=COLUMNS,
+            found=merged(plan_list(where), where, page),
+            order=page.order,
+            joins=JOINS,
+        ),
+    )
     return page.page(rows, counting)
 
 
-def _merged(walks: Sequence[Walk], where: Where, page: Window, selected: str) -> tuple[str, list[Any]]:
-    """Return a query for what is `selected` of the page's rows of `message m`, and maybe more, and its parameters."""
-    branches = [f"({walk.sql(where.sql, page, selected)})" for walk in walks or [Walk(("FALSE",))]]
-    return " UNION ALL ".join(branches), [*where.parameters, *page.parameters] * len(branches)
+def merged(walks: Sequence[Walk], where: Where, page: Window, selected: Sql = EVERY_COLUMN) -> Sql:
+    """Return a query for what is `selected` of the page's rows of `message m`, and maybe more."""
+    branches = [walk.sql(where.rest, page, selected) for walk in walks or [Walk((Sql("FALSE"),))]]
+    return join(" UNION ALL ", (Sql("({branch})", branch=one) for one in branches))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.paging import COUNT_SECONDS
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch_rows
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.search.domain.filters import MessageFilter
 from poisonadmin.search.queries.facets import FacetValue
 from poisonadmin.search.queries.lists import matching
@@ -13,17 +14,6 @@ MESSAGES_READ = 10_000
 KEYS_SHOWN = 5
 VALUES_SHOWN = 10
 SPANS = {"1h": "1 hour", "24h": "24 hours", "7d": "7 days"}
-_FAILED = """SELECT count(*) FILTER (WHERE failed_at > now() - interval '1 h'),
- count(*) FILTER (WHERE failed_at > now() - interval '24 h'), count(*) FILTER (WHERE failed_at > now() - interval '7 d')
- FROM ({newest}) m"""
-_KEYS = """
-SELECT name, value, n FROM (
-    SELECT name, value, n, row_number() OVER (PARTITION BY name ORDER BY n DESC, value) AS place,
-           dense_rank() OVER (ORDER BY whole DESC, name) AS rank
-    FROM (SELECT k.name, k.value, count(*) AS n, sum(count(*)) OVER (PARTITION BY k.name) AS whole
-          FROM ({newest}) m JOIN business_key k ON k.message_id = m.id GROUP BY 1, 2) AS counted
-) AS ranked WHERE place <= {values} AND rank <= {keys} ORDER BY rank, place
-"""
 
 
 @dataclass(frozen=True)
@@ -39,9 +29,28 @@ def recent_facets(message_filter: MessageFilter, *, principal: Principal) -> Rec
     principal.require(Permission.READ)
     try:
         with bounded(COUNT_SECONDS):
-            newest, parameters = matching(message_filter, principal, MESSAGES_READ)
-            [counts] = fetch_rows(_FAILED.format(newest=newest), parameters)
-            rows = fetch_rows(_KEYS.format(newest=newest, values=VALUES_SHOWN, keys=KEYS_SHOWN), parameters)
+            newest = matching(message_filter, principal, MESSAGES_READ)
+            [counts] = fetch_rows(
+                Sql(
+                    """SELECT count(*) FILTER (WHERE failed_at > now() - interval '1 h'),
+                    count(*) FILTER (WHERE failed_at > now() - interval '24 h'),
+                    count(*) FILTER (WHERE failed_at > now() - interval '7 d') FROM ({newest}) m""",
+                    newest=newest,
+                )
+            )
+            rows = fetch_rows(
+                Sql(
+                    """SELECT name, value, n FROM (
+                        SELECT name, value, n, row_number() OVER (PARTITION BY name ORDER BY n DESC, value) AS place,
+                               dense_rank() OVER (ORDER BY whole DESC, name) AS rank
+                        FROM (SELECT k.name, k.value, count(*) AS n, sum(count(*)) OVER (PARTITION BY k.name) AS whole
+                              FROM ({newest}) m JOIN business_key k ON k.message_id = m.id GROUP BY 1, 2) AS counted
+                    ) AS ranked WHERE place <= {values} AND rank <= {keys} ORDER BY rank, place""",
+                    newest=newest,
+                    values=VALUES_SHOWN,
+                    keys=KEYS_SHOWN,
+                )
+            )
     except QueryTooExpensive:
         return RecentFacets((), {})
     keys: dict[str, list[FacetValue]] = {}

@@ -1,15 +1,15 @@
 """Selections as they are shown, and their members."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import scope_condition, visible_ids
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, window
 from poisonadmin.core.queries.rows import bounded, fetch_by_id, fetch_values
+from poisonadmin.core.queries.sql import Sql, any_of, name
 from poisonadmin.messages.queries.archived import rows_of_ids
 from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.search.domain.filters import parse_filter
@@ -90,16 +90,22 @@ def arrived_since(selection: SelectionRow, *, principal: Principal) -> Count:
     if selection.filter is None:
         return Count(0, capped=False)
     with bounded():
-        where = compile_filter(parse_filter(selection.filter), principal)
         margin = COMMIT_SECONDS if selection.limit is None else 0
-        sql = f"""
-SELECT count(*) FROM (
-    SELECT FROM message m WHERE {where.whole} AND m.state_at >= %s - interval '{margin} s' AND NOT EXISTS (
-        SELECT FROM selection_piece AS piece
-        WHERE selection_id = %s AND m.id BETWEEN first_id AND last_id AND m.id = ANY(message_ids)
-    ) LIMIT {COUNTED + 1}
-) AS found"""  # noqa: S608  (fragments are constants)
-        n = fetch_values(sql, [*where.parameters, selection.cut_off, selection.id])[0]
+        found = Sql(
+            """SELECT count(*) FROM (
+                SELECT FROM message m
+                WHERE {where} AND m.state_at >= {cut_off} - {margin} * interval '1 s' AND NOT EXISTS (
+                    SELECT FROM selection_piece AS piece
+                    WHERE selection_id = {id} AND m.id BETWEEN first_id AND last_id AND m.id = ANY(message_ids)
+                ) LIMIT {most}
+            ) AS found""",
+            where=compile_filter(parse_filter(selection.filter), principal).whole,
+            cut_off=selection.cut_off,
+            margin=margin,
+            id=selection.id,
+            most=COUNTED + 1,
+        )
+        n = fetch_values(found)[0]
     return Count(min(n, COUNTED), n > COUNTED)
 
 
@@ -111,31 +117,37 @@ def list_members(
     Those that have moved out of the caller's scope since are left out, and erased ones. Errors: `InvalidCursor`,
     `QueryTooExpensive`, `ArchiveUnreadable`.
     """
-    members = "SELECT unnest(message_ids) AS id FROM selection_piece WHERE selection_id = %s"
-    return page_of_members(
-        members, [selection.id], count=selection.count, principal=principal, cursor=cursor, limit=limit
-    )
+    members = Sql("SELECT unnest(message_ids) AS id FROM selection_piece WHERE selection_id = {id}", id=selection.id)
+    return page_of_members(members, count=selection.count, principal=principal, cursor=cursor, limit=limit)
 
 
 def page_of_members(
-    members: str, parameters: Sequence[Any], *, count: int, principal: Principal, cursor: str | None, limit: int
+    members: Sql, *, count: int, principal: Principal, cursor: str | None, limit: int
 ) -> Page[MessageRow]:
     """Return a page of the messages whose ids the query `members` selects, as `list_members` does. `count`: how many
     there are."""
     principal.require(Permission.READ)
     page = window(cursor, limit, _IDS)
-    seen, visible = _in_scope(principal)
-    sql = f"SELECT member.id FROM ({members}) AS member WHERE ({seen}) AND {page.condition} {page.order}"  # noqa: S608
+    chosen = Sql(
+        "SELECT member.id FROM ({members}) AS member WHERE {seen} AND {place} {order}",
+        members=members,
+        seen=_in_scope(principal),
+        place=page.where,
+        order=page.order,
+    )
     with bounded():
-        ids = fetch_values(sql, [*parameters, *visible, *page.parameters])
+        ids = fetch_values(chosen)
     return page.page(rows_of_ids(ids), lambda: Count(count, capped=False))
 
 
-def _in_scope(principal: Principal) -> tuple[str, list[Any]]:
-    """Return the condition that a `member` is where the principal sees it now, and its parameters."""
+def _in_scope(principal: Principal) -> Sql:
+    """Return the condition that a `member` is where the principal sees it now."""
     if principal.sees_everything:
-        return "NOT EXISTS (SELECT FROM erased_message AS gone WHERE gone.id = member.id)", []
-    scope, values = scope_condition(principal, "seen.address_id")
-    tables = ("message", "archived_message")
-    found = [f"EXISTS (SELECT FROM {table} AS seen WHERE seen.id = member.id AND {scope})" for table in tables]
-    return " OR ".join(found), values * len(tables)
+        return Sql("NOT EXISTS (SELECT FROM erased_message AS gone WHERE gone.id = member.id)")
+    scope = scope_condition(principal, "seen.address_id")
+    return any_of(
+        Sql(
+            "EXISTS (SELECT FROM {table} AS seen WHERE seen.id = member.id AND {scope})", table=name(table), scope=scope
+        )
+        for table in ("message", "archived_message")
+    )

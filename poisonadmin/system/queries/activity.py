@@ -7,7 +7,8 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Page, fetch_page, window
-from poisonadmin.core.queries.rows import all_given, bounded, columns
+from poisonadmin.core.queries.rows import bounded, columns
+from poisonadmin.core.queries.sql import all_given
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,13 @@ def list_audit(
     page = window(cursor, limit, NEWEST_FIRST)
     where, parameters = all_given(
         {
-            "actor = %s": only.actor,
-            "action = %s": only.action,
-            "object_type = %s": only.object_type,
-            "object_id = %s": only.object_id,
-            "at >= %s": only.after,
-            "at < %s": only.before,
-            "(actor) = %s": None if principal.sees_everything else principal.name,
+            "actor = {value}": only.actor,
+            "action = {value}": only.action,
+            "object_type = {value}": only.object_type,
+            "object_id = {value}": only.object_id,
+            "at >= {value}": only.after,
+            "at < {value}": only.before,
+            "(actor) = {value}": None if principal.sees_everything else principal.name,
         }
     )
     with bounded():

@@ -12,10 +12,11 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.address_ids import scope_condition, visible_ids
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_one, fetch_values
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.counts import NOW
 from poisonadmin.messages.queries.merged_groups import SEEN_AS
-from poisonadmin.search.queries.group_words import IS_SNOOZED
+from poisonadmin.search.queries.meanings import IS_SNOOZED
 from poisonadmin.system.queries.nodes import ALIVE
 
 OVERDUE_SECONDS = 10
@@ -74,30 +75,36 @@ class Fleet:
 def undecided_count(principal: Principal) -> int:
     """Return how many messages wait for a decision."""
     principal.require(Permission.READ)
-    scope, parameters = scope_condition(principal, "c.address_id")
-    sql = f"SELECT coalesce(sum(n), 0)::bigint FROM {NOW} WHERE state = 'NDLV' AND {scope}"  # noqa: S608
-    return int(fetch_values(sql, parameters)[0])
+    count = Sql(
+        "SELECT coalesce(sum(n), 0)::bigint FROM {now} WHERE state = 'NDLV' AND {scope}",
+        now=NOW,
+        scope=scope_condition(principal, "c.address_id"),
+    )
+    return int(fetch_values(count)[0])
 
 
 def due(principal: Principal) -> Due:
     """Return what is due, overdue, or due and held, lane by lane from the index that the delivery uses."""
     principal.require(Permission.READ)
-    scope, parameters = scope_condition(principal, "l.address_id")
     row = fetch_one(
         Due,
-        f"""WITH waiting AS (
+        Sql(
+            """WITH waiting AS (
               SELECT l.is_open, l.operation_id IS NULL AS is_live, m.due_at FROM lane l
               JOIN LATERAL (SELECT due_at FROM message WHERE lane_id = l.id AND state = 'TBDL' AND due_at <= now()
                               AND due_at >= l.next_due
-                            ORDER BY due_at LIMIT {CAP}) m ON true
-              WHERE {scope} LIMIT {CAP})
+                            ORDER BY due_at LIMIT {cap}) m ON true
+              WHERE {scope} LIMIT {cap})
             SELECT count(*) FILTER (WHERE is_open) AS due,
-                   count(*) FILTER (WHERE is_open AND is_live AND due_at < now() - interval '{OVERDUE_SECONDS} s')
+                   count(*) FILTER (WHERE is_open AND is_live AND due_at < now() - {overdue} * interval '1 s')
                        AS overdue,
                    count(*) FILTER (WHERE NOT is_open) AS held,
                    (SELECT min(l.next_due) FROM lane l WHERE l.is_open AND l.next_due > now() AND {scope}) AS next_due
-            FROM waiting""",  # noqa: S608
-        [*parameters, *parameters],
+            FROM waiting""",
+            cap=CAP,
+            scope=scope_condition(principal, "l.address_id"),
+            overdue=OVERDUE_SECONDS,
+        ),
     )
     assert row is not None
     return row
@@ -106,33 +113,39 @@ def due(principal: Principal) -> Due:
 def oldest_undecided(principal: Principal) -> OldestUndecided | None:
     """Return the message that has waited longest for a decision."""
     principal.require(Permission.READ)
-    scope, parameters = scope_condition(principal, "m.address_id")
     return fetch_one(
         OldestUndecided,
-        f"""SELECT m.id, e.message_id, a.name AS address, m.state_at
+        Sql(
+            """SELECT m.id, e.message_id, a.name AS address, m.state_at
             FROM (SELECT id, address_id, undecided_at AS state_at FROM message m
                   WHERE undecided_at IS NOT NULL AND {scope} ORDER BY undecided_at, id LIMIT 1) m
-            JOIN envelope e ON e.id = m.id JOIN address a ON a.id = m.address_id""",  # noqa: S608
-        parameters,
+            JOIN envelope e ON e.id = m.id JOIN address a ON a.id = m.address_id""",
+            scope=scope_condition(principal),
+        ),
     )
 
 
 def top_groups(principal: Principal, limit: int = 6) -> list[TopGroup]:
     """Return the failure groups with the most undecided messages, of those that are not snoozed."""
     principal.require(Permission.READ)
-    scope, parameters = scope_condition(principal, "c.address_id")
     return fetch(
         TopGroup,
-        f"""SELECT top.id, named.title, named.error_class, n AS undecided, top.last_at
-            FROM (SELECT {SEEN_AS} AS id, sum(each.n)::bigint AS n, max(g.last_at) AS last_at,
+        Sql(
+            """SELECT top.id, named.title, named.error_class, n AS undecided, top.last_at
+            FROM (SELECT {group} AS id, sum(each.n)::bigint AS n, max(g.last_at) AS last_at,
                          coalesce(min(g.id) FILTER (WHERE g.merged_into_id IS NULL), min(g.id)) AS named_id
-                  FROM (SELECT group_id, sum(n) AS n FROM {NOW}
+                  FROM (SELECT group_id, sum(n) AS n FROM {now}
                         WHERE state = 'NDLV' AND group_id IS NOT NULL AND {scope} GROUP BY 1 HAVING sum(n) > 0) each
                        JOIN failure_group g ON g.id = each.group_id
-                       LEFT JOIN group_annotation said ON said.group_id = {SEEN_AS}
-                  WHERE ({IS_SNOOZED}) IS NOT TRUE GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT %s) top
-            JOIN failure_group named ON named.id = top.named_id ORDER BY n DESC, top.id""",  # noqa: S608
-        [*parameters, limit],
+                       LEFT JOIN group_annotation said ON said.group_id = {group}
+                  WHERE ({is_snoozed}) IS NOT TRUE GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {limit}) top
+            JOIN failure_group named ON named.id = top.named_id ORDER BY n DESC, top.id""",
+            group=SEEN_AS,
+            now=NOW,
+            scope=scope_condition(principal, "c.address_id"),
+            is_snoozed=IS_SNOOZED,
+            limit=limit,
+        ),
     )
 
 

@@ -17,6 +17,7 @@ from poisonadmin.reports.domain.columns import ColumnType
 from poisonadmin.reports.domain.kinds import Grain
 from poisonadmin.reports.domain.reading import Archived, Reading, SparkDialect
 from workers.spark.pieces import batch_slots
+from workers.spark.tables.columns import columns_in
 from workers.spark.tables.extent import Extent
 from workers.spark.tables.frames import only_known_destinations, read_table
 
@@ -109,8 +110,7 @@ def _message_columns(asked: AskedReport, archived: Archived) -> list[str]:
     """Return the columns of messages that are asked for; headers and payload cost most."""
     dialect = SparkDialect(asked.time_zone)
     statement = " ".join([archived.where, archived.rows, *(one.expression(dialect) for one in asked.read)])
-    bulky = [name for name in ("headers", "payload") if f"m.{name}" in statement]
-    return [*_LIGHT, *bulky]
+    return list(dict.fromkeys([*_LIGHT, *columns_in(statement)]))
 
 
 _LIGHT = (
@@ -121,13 +121,9 @@ _LIGHT = (
 
 
 def only_of_messages(messages: DataFrame, where: str) -> DataFrame:
-    """Return the messages for which the condition holds, with `tags` as text and `tag_list` as JSON."""
-    named = messages.withColumnRenamed("tags", "tag_list")
-    return (
-        named.withColumn("tags", fn.expr("array_join(from_json(tag_list, 'array<string>'), ', ')"))
-        .alias("m")
-        .where(where)
-    )
+    """Return the messages for which the condition holds, their tags no longer as JSON but as people read them."""
+    found = messages.alias("m").where(where)
+    return found.withColumn("tags", fn.expr("array_join(from_json(tags, 'array<string>'), ', ')")).alias("m")
 
 
 def _rows(

@@ -4,7 +4,7 @@ What Spark's functions answer comes first; JSON is parsed only of payloads that 
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial, reduce
 from operator import and_, or_
 from typing import Any
@@ -19,17 +19,14 @@ from poisonadmin.core.domain.json_path import parse_path
 from poisonadmin.search.deep.domain.payload_tests import payload_test
 from poisonadmin.search.deep.domain.scan import (
     Clause,
-    ColumnIs,
-    ColumnTest,
     HeaderIs,
     Hit,
     PayloadAt,
     PayloadHolds,
     Wave,
-    tested,
 )
 from workers.spark.pieces import batch_slots
-from workers.spark.tables.columns import MESSAGES, arrow_schema, spark_schema
+from workers.spark.tables.columns import MESSAGES, arrow_schema, columns_in, spark_schema
 from workers.spark.tables.extent import Extent
 from workers.spark.tables.filters import literal
 from workers.spark.tables.frames import read_table, read_table_now
@@ -44,10 +41,9 @@ def find(spark: SparkSession, wave: Wave) -> list[Hit]:
     """Return the messages of a wave that are what it asks for, in any order. The tasks read `DATABASE_URL`."""
     with batch_slots(spark, max(len(wave.ranges), len(wave.files), min(len(wave.ids), _TASKS_OF_IDS))) as tasks:
         if wave.files:
-            asked = [name for one in tested(wave.columns) for name in (one.column, one.otherwise) if name]
-            names = list(dict.fromkeys(["id", *_SHOWN, *asked, *_read(wave)]))
+            names = list(dict.fromkeys(["id", *_SHOWN, *columns_in(wave.where), *_read(wave)]))
             files = read_table(spark, "messages", Extent(files=wave.files), columns=names, tasks=tasks)
-            found = only_holding(only_with_columns(files, wave.columns), wave.clauses)
+            found = only_holding(files.alias("m").where(wave.where), wave.clauses)
             return [Hit(**row) for row in found.select("id", *_SHOWN).toArrow().to_pylist()]
         extent = Extent(wave.ranges, ids=wave.ids)
         columns, conditions = ["id", *_read(wave)], _conditions(wave.clauses)
@@ -84,41 +80,6 @@ def _conditions(clauses: Iterable[Clause]) -> list[tuple[str, str]]:
 
 def _holds_in_sql(held: str, *, negated: bool = False) -> str:
     return f"position({held} IN coalesce({{0}}, '')) {'=' if negated else '>'} 0"
-
-
-def only_with_columns(messages: DataFrame, tests: Iterable[ColumnTest]) -> DataFrame:
-    """Return the messages whose columns are so."""
-    for test in tests:
-        messages = messages.where(
-            reduce(or_, (_not_null(_column_is(one), negated=one.negated) for one in tested([test])))
-        )
-    return messages
-
-
-def _column_is(column: ColumnIs) -> Expression:
-    one = sf.col(column.column)
-    if column.otherwise:
-        one = sf.coalesce(one, sf.col(column.otherwise))
-    if column.operator == "starts":
-        (start,) = column.values
-        if column.name == "{}":
-            members = sf.map_values(sf.from_json(one, "map<string,string>"))
-            return sf.exists(members, lambda member: member.startswith(start))
-        return one.startswith(start)
-    if column.name == "[]":
-        return sf.arrays_overlap(
-            sf.from_json(one, "array<string>"), sf.array(*(sf.lit(value) for value in column.values))
-        )
-    if column.name:
-        return sf.from_json(one, "map<string,string>").getItem(column.name).isin(list(column.values))
-    if column.operator != "=":
-        compare: dict[str, Callable[[Expression], Expression]] = {
-            ">": one.__gt__, ">=": one.__ge__, "<": one.__lt__, "<=": one.__le__,
-        }  # fmt: skip
-        return compare[column.operator](sf.lit(column.values[0]))
-    known = [value for value in column.values if value is not None]
-    is_known = one.isin(known) if known else sf.lit(False)
-    return is_known | one.isNull() if None in column.values else is_known
 
 
 def only_holding(messages: DataFrame, clauses: Iterable[Clause]) -> DataFrame:

@@ -5,6 +5,7 @@ A row of `messages` is a message; `attempts`, `history` and `operations` are wha
 JSON.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -88,6 +89,11 @@ class Table:
             f"SELECT {', '.join(column.as_sql for column in columns)} FROM {self.own} {' '.join(filter(None, needed))}"  # noqa: S608
             f" WHERE {self.id} > %(after)s AND {self.id} <= %(until)s{where}"
         )
+
+
+def columns_in(conditions: str) -> list[str]:
+    """Return the columns of messages that a text in Spark's SQL over `m` may name."""
+    return [column.name for column in MESSAGES.columns if re.search(rf"\bm\.{column.name}\b", conditions)]
 
 
 def arrow_schema(columns: Iterable[Column]) -> pa.Schema:

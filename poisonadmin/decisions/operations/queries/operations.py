@@ -10,7 +10,8 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import visible_ids
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import all_given, fetch, fetch_rows
+from poisonadmin.core.queries.rows import fetch, fetch_rows
+from poisonadmin.core.queries.sql import all_given, raw
 from poisonadmin.decisions.operations.domain.actions import DELIVERING, OperationAction
 from poisonadmin.decisions.operations.domain.ledger import Ledger, ledger
 from poisonadmin.decisions.operations.domain.lifecycle import OPEN_STATES, OperationState
@@ -131,7 +132,9 @@ def list_operations(
     """
     principal.require(Permission.READ)
     visible = visible_ids(principal)
-    only, parameters = all_given({"selection.address_ids <@ %s::bigint[]": visible, "operation.state = %s": state})
+    only, parameters = all_given(
+        {"selection.address_ids <@ {value}::bigint[]": visible, "operation.state = {value}": state}
+    )
     # Spelt out as in the partial indexes.
     open_ones = " AND operation.ended_at IS NULL" if state in OPEN_STATES else ""
     without = " AND broke_glass_at IS NOT NULL" if broke_glass else ""
@@ -240,4 +243,4 @@ def list_operation_members(
         members += f" UNION ALL {_OTHER_MEMBERS.format(outcome=outcome_without_row(operation.action))}"
         parameters += [operation.id, operation.id, str(outcome)]
     count = getattr(operation.ledger, outcome)
-    return page_of_members(members, parameters, count=count, principal=principal, cursor=cursor, limit=limit)
+    return page_of_members(raw(members, parameters), count=count, principal=principal, cursor=cursor, limit=limit)

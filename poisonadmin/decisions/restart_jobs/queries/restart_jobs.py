@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from poisonadmin.core.domain.access import SYSTEM, Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.paging import Count
 from poisonadmin.core.queries.rows import Versioned, bounded, fetch, fetch_by_id
+from poisonadmin.core.queries.sql import Sql, all_of, raw
 from poisonadmin.decisions.queries.refusals import CRASHED_NOTHING
 from poisonadmin.messages.domain.states import State
 from poisonadmin.search.domain.filters import parse_filter, require_values
@@ -103,20 +103,20 @@ def restart_filter(params: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     return narrowed
 
 
-def restartable(job_id: int, *, include_blacklisted: bool, max_restarts: int) -> tuple[str, list[Any]]:
-    """Return what must hold of a message `m` of the filter, so that the job may decide on it, and the parameters."""
-    conditions = [
-        "NOT EXISTS (SELECT FROM restart WHERE restart_job_id = %s AND message_id = m.id AND times >= %s)",
-    ]
-    if not include_blacklisted:
-        conditions.append(CRASHED_NOTHING)
-    return " AND ".join(conditions), [job_id, max_restarts]
+def restartable(job_id: int, *, include_blacklisted: bool, max_restarts: int) -> Sql:
+    """Return what must hold of a message `m` of the filter, so that the job may decide on it."""
+    is_left = Sql(
+        "NOT EXISTS (SELECT FROM restart WHERE restart_job_id = {job} AND message_id = m.id AND times >= {most})",
+        job=job_id,
+        most=max_restarts,
+    )
+    return is_left if include_blacklisted else all_of([is_left, raw(CRASHED_NOTHING)])
 
 
 def count_restartable(job: RestartJobRow) -> Count:
     """Return how many messages a run of the job could select now, counting no further than 10,000, or its limit."""
     where = compile_filter(parse_filter(restart_filter(job.filter)), SYSTEM)
-    sql, parameters = restartable(job.id, include_blacklisted=job.include_blacklisted, max_restarts=job.max_restarts)
+    may_be = restartable(job.id, include_blacklisted=job.include_blacklisted, max_restarts=job.max_restarts)
     with bounded():
-        found = capped_count(f"{where.whole} AND {sql}", [*where.parameters, *parameters], COUNTED)
+        found = capped_count(all_of([where.whole, may_be]), COUNTED)
     return Count(job.limit, capped=False) if job.limit is not None and found.n >= job.limit else found

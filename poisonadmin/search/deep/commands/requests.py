@@ -16,7 +16,7 @@ from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.runs.commands import worker_runs
 from poisonadmin.search.deep.domain.states import SearchState
 from poisonadmin.search.deep.queries.searches import get_search, latest_search
-from poisonadmin.search.deep.queries.terms import clauses_of, plain_of, reads_payloads
+from poisonadmin.search.deep.queries.terms import clauses_of, plain_of
 from poisonadmin.search.domain.filters import parse_filter, require_values
 from poisonadmin.search.queries.live import compile_filter
 
@@ -71,7 +71,7 @@ def request_search(
     parsed = parse_filter(message_filter)
     clauses_of(parsed)
     compile_filter(plain_of(parsed), principal)  # what cannot be asked is refused now
-    if is_deep := reads_payloads(parsed):
+    if is_deep := parsed.is_deep:
         principal.require(Permission.READ_PAYLOAD)
     text = json.dumps({name: list(texts) for name, texts in message_filter.items()})
     with transaction.atomic(), connection.cursor() as cursor:

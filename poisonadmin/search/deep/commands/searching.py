@@ -18,6 +18,7 @@ from poisonadmin.core.domain.access import Permission, Principal, Role
 from poisonadmin.core.domain.errors import PoisonAdminError, error_text
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.messages.queries.id_ranges import last_ranges
 from poisonadmin.runs.commands import worker_runs
 from poisonadmin.runs.commands.job_work import job_of
@@ -27,7 +28,7 @@ from poisonadmin.search.commands.selections import freeze
 from poisonadmin.search.deep.commands.requests import KEPT_HOURS
 from poisonadmin.search.deep.domain.scan import Hit, Wave
 from poisonadmin.search.deep.domain.states import SearchState
-from poisonadmin.search.deep.queries.terms import archive_columns, clauses_of, plain_of
+from poisonadmin.search.deep.queries.terms import archived_where, clauses_of, plain_of
 from poisonadmin.search.domain.filters import MessageFilter, parse_filter
 from poisonadmin.search.queries.live import compile_filter
 from poisonadmin.store.models.search import Search
@@ -216,9 +217,14 @@ def _live_wave(search: Search, asked: _Asked, searching: Searching, messages: in
     read = search.live_above - after
     wanted: list[int] | None = None
     if asked.plain is not None:
-        where = compile_filter(asked.plain, asked.principal)
-        sql = f"SELECT m.id FROM message m WHERE m.id > %s AND m.id <= %s AND {where.whole} ORDER BY m.id"  # noqa: S608
-        wanted = fetch_values(sql, [after, search.live_above, *where.parameters])
+        wanted = fetch_values(
+            Sql(
+                "SELECT m.id FROM message m WHERE m.id > {after} AND m.id <= {until} AND {where} ORDER BY m.id",
+                after=after,
+                until=search.live_above,
+                where=compile_filter(asked.plain, asked.principal).whole,
+            )
+        )
     hits: Sequence[Hit] = ()
     if wanted is None:
         hits = find(Wave(asked.clauses, ranges))
@@ -235,7 +241,7 @@ def _archive_wave(search: Search, asked: _Asked, searching: Searching, messages:
     newest = fetch_values(_NEWEST_FILE)[0]
     if newest is None or newest <= search.file_above:
         return True
-    columns, outside = archive_columns(asked.filter, asked.principal, search.requested_at)
+    where, outside = archived_where(asked.filter, asked.principal, search.requested_at)
     if outside:
         Search.objects.filter(id=search.id).update(outside_archive=outside)
         return True
@@ -246,7 +252,7 @@ def _archive_wave(search: Search, asked: _Asked, searching: Searching, messages:
             break
         files.append((file_id, searching.in_archive(path)))
         count += file_rows
-    hits = searching.find(Wave(asked.clauses, files=[path for _, path in files], columns=columns))
+    hits = searching.find(Wave(asked.clauses, files=[path for _, path in files], where=where))
     return _store(search, hits, read=count, file_above=files[-1][0])
 
 
@@ -284,10 +290,10 @@ def _complete(search: Search, principal: Principal, job_id: int) -> None:
     with transaction.atomic():
         selection_id = None
         if search.hits > search.archived_hits:
-            found = "m.id IN (SELECT message_id FROM search_hit WHERE search_id = %s AND archived IS NULL)"
-            selection_id = freeze(
-                narrowed=(found, [search.id]), reads_payloads=search.reads_payloads, principal=principal
+            found = Sql(
+                "m.id IN (SELECT message_id FROM search_hit WHERE search_id = {id} AND archived IS NULL)", id=search.id
             )
+            selection_id = freeze(narrowed=found, reads_payloads=search.reads_payloads, principal=principal)
         if _changed(_COMPLETE, [selection_id, KEPT_HOURS, search.id]):
             worker_runs.succeed(job_id, counts={"read": search.read, "hits": search.hits}, done=search.read)
         else:  # it was cancelled meanwhile

@@ -1,7 +1,7 @@
 """The terms of a scan of messages, as values that are passed to Spark, which reads them."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -38,38 +38,6 @@ Clause = PayloadHolds | PayloadAt | HeaderIs
 
 
 @dataclass(frozen=True)
-class ColumnIs:
-    """For archived messages: a column is one of `values` (None: it is null), or compares with the only one; or begins
-    with it (`starts`).
-
-    `name`: of JSON objects the member, `{}` for any; of JSON arrays `[]` for any element. `otherwise`: the column that
-    counts where this one is null.
-    """
-
-    column: str
-    values: Sequence[Any]
-    operator: str = "="
-    negated: bool = False
-    name: str = ""
-    otherwise: str = ""
-
-
-@dataclass(frozen=True)
-class OneOf:
-    """For archived messages: at least one of the columns is so."""
-
-    columns: Sequence[ColumnIs]
-
-
-ColumnTest = ColumnIs | OneOf
-
-
-def tested(tests: Iterable[ColumnTest]) -> list[ColumnIs]:
-    """Return the tests of single columns that the tests consist of."""
-    return [one for test in tests for one in (test.columns if isinstance(test, OneOf) else [test])]
-
-
-@dataclass(frozen=True)
 class Hit:
     """A message that was found. The texts and the time are known of archived ones only."""
 
@@ -83,14 +51,14 @@ class Hit:
 @dataclass(frozen=True)
 class Wave:
     """A wave that is read at once: live messages in `ranges` or of `ids` (rising), or archived ones in `files` (paths
-    or URLs) that are what `columns` say.
+    or URLs) for which `where` holds, Spark's SQL over `m`.
     """
 
     clauses: Sequence[Clause]
     ranges: Sequence[IdRange] = ()
     ids: Sequence[int] = ()
     files: Sequence[str] = ()
-    columns: Sequence[ColumnTest] = field(default=())
+    where: str = "TRUE"
 
 
 def condition_at(path: str, operator: str, values: Sequence[Any]) -> dict[str, Any]:

@@ -4,12 +4,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_by_id, fetch_one
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.messages.queries.message_rows import COLUMNS, JOINS, MessageRow
 from poisonadmin.search.deep.domain.states import SearchState
 
@@ -26,12 +28,13 @@ SELECT message_id AS id, archived ->> 'message_id' AS message_id, archived ->> '
        archived ->> 'state' AS state, (archived ->> 'received_at')::timestamptz AS received_at, true AS archived
 FROM search_hit WHERE search_id = %s AND archived IS NOT NULL ORDER BY message_id DESC LIMIT %s
 """
-_LIVE = """
-SELECT m.id, e.message_id, a.name AS address, m.state, e.received_at, false AS archived
-FROM search_hit hit JOIN message m ON m.id = hit.message_id JOIN envelope e ON e.id = m.id
-     JOIN address a ON a.id = m.address_id
-WHERE hit.search_id = %s AND hit.archived IS NULL AND {scope} ORDER BY hit.message_id DESC LIMIT %s
-"""
+_LIVE = partial(
+    Sql,
+    """SELECT m.id, e.message_id, a.name AS address, m.state, e.received_at, false AS archived
+    FROM search_hit hit JOIN message m ON m.id = hit.message_id JOIN envelope e ON e.id = m.id
+         JOIN address a ON a.id = m.address_id
+    WHERE hit.search_id = {id} AND hit.archived IS NULL AND {scope} ORDER BY hit.message_id DESC LIMIT {limit}""",
+)
 _KEY = Key(("m.id",), (int,))
 
 
@@ -113,8 +116,7 @@ def _scope(principal: Principal) -> list[list[str]]:
 
 def first_found(search: SearchRow, *, principal: Principal, limit: int = SHOWN) -> list[ShownHit]:
     """Return the newest hits, live ones first; those that have left the caller's scope since are left out."""
-    scope, values = scope_condition(principal)
-    live = fetch(ShownHit, _LIVE.format(scope=scope), [search.id, *values, limit])
+    live = fetch(ShownHit, _LIVE(id=search.id, scope=scope_condition(principal), limit=limit))
     return [*live, *archived_found(search, limit=limit - len(live))]
 
 
@@ -129,10 +131,16 @@ def list_found(
     """Return a page of the live hits as they are now, newest first. Errors: `InvalidCursor`, `QueryTooExpensive`."""
     principal.require(Permission.READ)
     page = window(cursor, limit, _KEY)
-    scope, values = scope_condition(principal)
-    sql = f"""
-SELECT {COLUMNS} FROM search_hit hit JOIN message m ON m.id = hit.message_id {JOINS}
-WHERE hit.search_id = %s AND hit.archived IS NULL AND {scope} AND {page.condition} {page.order}"""  # noqa: S608  (fragments are constants)
+    found = Sql(
+        """SELECT {columns} FROM search_hit hit JOIN message m ON m.id = hit.message_id {joins}
+        WHERE hit.search_id = {id} AND hit.archived IS NULL AND {scope} AND {place} {order}""",
+        columns=COLUMNS,
+        joins=JOINS,
+        id=search.id,
+        scope=scope_condition(principal),
+        place=page.where,
+        order=page.order,
+    )
     with bounded():
-        rows = fetch(MessageRow, sql, [search.id, *values, *page.parameters])
+        rows = fetch(MessageRow, found)
     return page.page(rows, lambda: Count(search.hits - search.archived_hits, capped=False))
