@@ -10,6 +10,7 @@ from django.db import connection, transaction
 
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Principal, Role, principal
 from poisonadmin.core.queries.paging import Count
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.counts import counts, empty
 from poisonadmin.messages.queries.message_rows import MessageRow
@@ -95,7 +96,7 @@ def test_a_scan_stops_at_its_cap_and_counters_have_none(monkeypatch: pytest.Monk
 
 def test_facets_that_take_too_long_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facets_module, "COUNT_SECONDS", 0.05)
-    monkeypatch.setattr(facets_module, "matching", lambda *_: ("SELECT m.* FROM message m, pg_sleep(1)", []))
+    monkeypatch.setattr(facets_module, "matching", lambda *_: Sql("SELECT m.* FROM message m, pg_sleep(1)"))
     found = facets(parse_filter({"q": ["m_"]}), principal=SYSTEM)
     assert found.total is None
     assert found.state == found.address == Facet((), 0)
