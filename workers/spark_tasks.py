@@ -59,12 +59,11 @@ def redeliver_tick(**_: Any) -> None:
 
 @app.task  # type: ignore[untyped-decorator]
 def batch_tick(**_: Any) -> None:
-    """Take in files and dead letters, then carry out requested runs, reports, regrouping, the search for
-    groups that look alike, and the archive.
+    """Take in files and dead letters, then carry out requested runs, reports, regrouping and the archive.
 
     Each is done also when another one fails.
     """
-    works = (_ingest, _drain, _runs, _report, _regroup, _alike, _archive)
+    works = (_ingest, _drain, _runs, _report, _regroup, _archive)
     do_each(*(partial(_unless_it_stops, work, spark_worker.current()) for work in works))
 
 
@@ -105,6 +104,7 @@ def works_of(spark: SparkSession) -> tuple[RunWork, ...]:
     return (
         dry_runs.work(partial(try_rule, spark)),
         comparisons.work(partial(compare, spark)),
+        alike_groups.work(partial(find_alike, spark)),
     )
 
 
@@ -120,12 +120,6 @@ def _carry_out(work: RunWork, worker: SparkWorker) -> None:
 
 def _regroup(worker: SparkWorker) -> None:
     _turn(worker, Tick.REGROUP, regrouping.is_any_due, regrouping.regroup_due, SparkFailureReader(worker.spark))
-
-
-def _alike(worker: SparkWorker) -> None:
-    _turn(
-        worker, Tick.ALIKE_GROUPS, alike_groups.is_any_due, alike_groups.search_due, partial(find_alike, worker.spark)
-    )
 
 
 def _report(worker: SparkWorker) -> None:

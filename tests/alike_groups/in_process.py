@@ -1,6 +1,6 @@
 """A search for groups that look alike in a process and a Spark of its own: a script for a test that kills it.
 
-It says what it does next, and waits for a line at the phase that it is told to stop at.
+It writes what it does next, and waits for a line at the phase where it has to stop.
 """
 
 import sys
@@ -11,9 +11,10 @@ import django
 
 
 def main() -> None:
-    """Carry out the search that is asked for, and stop at the phase in the first argument."""
+    """Carry out the search that is requested, and stop at the phase in the first argument."""
     django.setup()
     carry_out: Any = import_module("poisonadmin.groups.alike.commands.carry_out")
+    engine: Any = import_module("poisonadmin.runs.commands.engine")
     job: Any = import_module("workers.spark.jobs.alike")
     session: Any = import_module("workers.spark.session")
     wanted = sys.argv[1]
@@ -24,17 +25,17 @@ def main() -> None:
         if phase == wanted:
             sys.stdin.readline()
 
-    def stop_at(name: str) -> None:
-        step = getattr(carry_out, name)
+    def stop_at(owner: Any, name: str) -> None:
+        step = getattr(owner, name)
 
         def stopped(*given: Any, **more: Any) -> Any:
             say(name)
             return step(*given, **more)
 
-        setattr(carry_out, name, stopped)
+        setattr(owner, name, stopped)
 
-    stop_at("propose")
-    stop_at("_end")
+    stop_at(carry_out, "propose")
+    stop_at(engine.RunTurn, "finish")
     spark = session.start_session("killed", master="local[2,4]")
 
     def compare(asked: Any, report: Any) -> Any:
@@ -44,7 +45,7 @@ def main() -> None:
 
         return job.find_alike(spark, asked, both)
 
-    carry_out.search_due(compare, worker="killed")
+    engine.carry_out(carry_out.work(compare), worker="killed")
 
 
 if __name__ == "__main__":

@@ -1,21 +1,23 @@
 """Groups that look alike, as tests need them: failures taken in, the plain way to compare them, and a proposal."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from itertools import combinations
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.groups.alike.commands.carry_out import Report, search_due
+from poisonadmin.groups.alike.commands.carry_out import Compare, Report, work
 from poisonadmin.groups.alike.commands.requests import request_search
 from poisonadmin.groups.alike.domain.compared import ComparedFailure, compared
 from poisonadmin.groups.alike.domain.proposals import AlikeAnswer, AskedGroups, ComparedGroup
 from poisonadmin.groups.domain.failures import stored_failure
 from poisonadmin.intake.commands.batch import accept_stream
 from poisonadmin.messages.domain.dead_letter import FIELDS, DeadLetter
-from poisonadmin.store.models.alike_groups import AlikeSearch, GroupProposal
+from poisonadmin.runs.commands.engine import carry_out
+from poisonadmin.store.models.alike_groups import GroupProposal
 from poisonadmin.store.models.attempt import Attempt, FailureGroup
 from poisonadmin.store.models.message import Envelope
+from poisonadmin.store.models.run import LongRun
 
 
 def take_in(failures: Sequence[DeadLetter], *, address: str = "orders.eu") -> list[int]:
@@ -59,11 +61,16 @@ def _failure(one: ComparedGroup) -> ComparedFailure:
     return compared(known)
 
 
-def searched() -> AlikeSearch:
+def search_due(compare: Compare = every_pair, *, is_stopping: Callable[[], bool] = lambda: False) -> None:
+    """Carry out the search that is requested."""
+    carry_out(work(compare), worker="tests", is_stopping=is_stopping, seconds=60)
+
+
+def searched() -> LongRun:
     """Search for groups that look alike, and return the search."""
     made = request_search(principal=SYSTEM)
-    search_due(every_pair, worker="tests")
-    return AlikeSearch.objects.get(id=made)
+    search_due()
+    return LongRun.objects.get(id=made)
 
 
 def make_proposal(into_id: int) -> int:

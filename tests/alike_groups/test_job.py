@@ -10,17 +10,17 @@ from pyspark.sql import SparkSession
 from poisonadmin.archive.commands.erasing import erase_due, request_erasure
 from poisonadmin.archive.commands.requests import request_run
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
-from poisonadmin.groups.alike.commands.carry_out import search_due
 from poisonadmin.groups.alike.commands.requests import request_search
 from poisonadmin.groups.alike.domain.proposals import AskedGroups, ComparedGroup, propose
 from poisonadmin.groups.alike.queries.compared_groups import compared_groups
 from poisonadmin.groups.alike.queries.proposals import list_proposals
 from poisonadmin.messages.domain.dead_letter import DeadLetter
-from poisonadmin.store.models.alike_groups import AlikeSearch, GroupProposal
+from poisonadmin.store.models.alike_groups import GroupProposal
 from poisonadmin.store.models.archive import ArchivedMessage
 from poisonadmin.store.models.attempt import FailureGroup
+from poisonadmin.store.models.run import LongRun
 from tests.alike_groups.planted import figures, plant
-from tests.alike_groups.proposals import every_pair, take_in
+from tests.alike_groups.proposals import every_pair, search_due, take_in
 from tests.archive.fixtures import age, archive, place  # noqa: F401  (a fixture)
 from tests.fixtures.decisions import mark_fail
 from workers.spark.archive_store import SparkArchiveStore
@@ -85,9 +85,9 @@ def test_the_search_stores_what_the_job_finds_and_an_erased_message_takes_it_alo
         ]
     )
     made = request_search(principal=SYSTEM)
-    search_due(partial(find_alike, spark), worker="tests")
-    row = AlikeSearch.objects.get(id=made)
-    assert (row.state, row.error, row.groups, row.proposals) == ("done", None, 4, 1)
+    search_due(partial(find_alike, spark))
+    row = LongRun.objects.get(id=made)
+    assert (row.state, row.error, row.result["groups"], row.result["proposals"]) == ("succeeded", None, 4, 1)
     (found,) = list_proposals(principal=SYSTEM).results
     assert found.text == (
         "The same: all frames, the message. Different: the class of the cause is"
@@ -119,8 +119,8 @@ def test_groups_whose_failures_are_all_archived_are_compared(spark: SparkSession
         before.compared, before.failures, sorted(before.pairs),
     )  # fmt: skip
     made = request_search(principal=SYSTEM)
-    search_due(partial(find_alike, spark), worker="tests")
-    assert AlikeSearch.objects.get(id=made).proposals == len(wanted)
+    search_due(partial(find_alike, spark))
+    assert LongRun.objects.get(id=made).result["proposals"] == len(wanted)
     # A group without a live message is in nobody's limited scope.
     assert len(list_proposals(principal=SYSTEM, limit=200).results) == len(wanted)
     elsewhere = principal("kim", Role.VIEWER, ["invoices.#"])

@@ -6,11 +6,11 @@ import pytest
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.groups.alike.commands.carry_out import search_due
 from poisonadmin.groups.alike.commands.requests import request_search
-from poisonadmin.store.models.alike_groups import AlikeSearch, GroupProposal
+from poisonadmin.store.models.alike_groups import GroupProposal
 from poisonadmin.store.models.attempt import FailureGroup
-from tests.alike_groups.proposals import every_pair, searched
+from poisonadmin.store.models.run import LongRun
+from tests.alike_groups.proposals import search_due, searched
 from tests.alike_groups.test_searching import take_in_alike
 from tests.fixtures.api import Caller
 from tests.fixtures.pages import html_of
@@ -33,7 +33,7 @@ def test_it_is_asked_for_by_a_button_and_shows_how_it_stands(browser_of: Browser
     assert "Waiting for a worker" in page(operator)
     live = operator.get(PAGE, headers={"HX-Request": "true"})
     assert "<html" not in html_of(live)
-    search_due(every_pair, worker="tests")
+    search_due()
     assert operator.get(PAGE, headers={"HX-Request": "true"})["HX-Refresh"] == "true"
     assert "3 fingerprints compared" in page(operator)
     assert browser_of("viewer").post(f"{PAGE}search/").status_code == 403
@@ -77,10 +77,10 @@ def test_a_search_is_cancelled(browser_of: Browser) -> None:
     assert "Cancel" in page(operator).partition("<main")[2]
     assert "Cancel" not in page(browser_of("viewer")).partition("<main")[2]
     operator.post(f"{PAGE}searches/{made}/cancel/")
-    assert AlikeSearch.objects.get().state == "cancelled"
+    assert LongRun.objects.get().state == "cancelled"
     assert "The search is cancelled" in page(operator)
     operator.post(f"{PAGE}searches/{made}/cancel/")
-    assert "is over" in page(operator)
+    assert "has ended" in page(operator)
 
 
 def test_a_dismissed_one_is_among_the_dismissed_and_comes_back(browser_of: Browser) -> None:
@@ -100,7 +100,7 @@ def test_a_dismissed_one_is_among_the_dismissed_and_comes_back(browser_of: Brows
 
 def test_why_a_search_failed_is_shown(browser_of: Browser) -> None:
     made = request_search(principal=SYSTEM)
-    AlikeSearch.objects.filter(id=made).update(state="failed", error="<b>no", finished_at="2026-01-01T00:00:00Z")
+    LongRun.objects.filter(id=made).update(state="failed", error="<b>no", ended_at="2026-01-01T00:00:00Z")
     assert "The search failed: &lt;b&gt;no" in page(browser_of("admin"))
 
 
@@ -108,9 +108,11 @@ def test_the_api_has_the_same(operator: Caller) -> None:
     first, second = take_in_alike()
     asked = operator.post("groups/alike/")
     assert asked.status_code == 202
-    search_due(every_pair, worker="tests")
+    search_due()
     search = operator.get(asked["Location"].partition("/api/v1/")[2]).json()
-    assert (search["state"], search["groups"], search["proposals"]) == ("done", 3, 1)
+    assert (search["state"], search["done"], search["result"]) == (
+        "succeeded", 3, {"groups": 3, "left_out": 0, "proposals": 1}
+    )  # fmt: skip
     (found,) = operator.get("groups/alike/").json()["results"]
     assert (found["into"]["id"], found["group"]["id"], found["state"]) == (str(first), str(second), "open")
     assert found["group"]["frames"][0] == "com.shop.Guard.check"
@@ -131,7 +133,7 @@ def test_the_api_has_the_same(operator: Caller) -> None:
 def test_the_api_cancels(operator: Caller) -> None:
     search = operator.post("groups/alike/").json()["id"]
     assert operator.post(f"groups/alike/searches/{search}/cancel/").json()["state"] == "cancelled"
-    assert operator.post(f"groups/alike/searches/{search}/cancel/").json()["code"] == "alike_search_over"
+    assert operator.post(f"groups/alike/searches/{search}/cancel/").json()["code"] == "run_ended"
 
 
 def test_a_list_goes_page_by_page(operator: Caller) -> None:

@@ -9,10 +9,10 @@ from django.db.models.functions import Now
 
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Role, principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.groups.alike.commands.carry_out import MAX_TRIES, Report, search_due
+from poisonadmin.groups.alike.commands.carry_out import Report
 from poisonadmin.groups.alike.commands.decisions import ProposalChanged, dismiss, merge_by, propose_again
 from poisonadmin.groups.alike.commands.requests import (
-    AlikeSearchOver,
+    ALIKE_GROUPS,
     cancel_search,
     request_daily_search,
     request_search,
@@ -25,12 +25,15 @@ from poisonadmin.groups.commands.group_annotations import annotate
 from poisonadmin.groups.commands.merged_groups import merge, split
 from poisonadmin.groups.queries.groups import get_group
 from poisonadmin.messages.domain.dead_letter import DeadLetter
+from poisonadmin.runs.commands.requests import RunEnded
+from poisonadmin.runs.queries.jobs import get_job
 from poisonadmin.store.models.access import Audit
-from poisonadmin.store.models.alike_groups import AlikeSearch, GroupProposal
+from poisonadmin.store.models.alike_groups import GroupProposal
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.run import LongRun
-from tests.alike_groups.proposals import every_pair, searched, take_in
+from poisonadmin.system.commands.housekeeping import clean_up
+from tests.alike_groups.proposals import search_due, searched, take_in
 
 pytestmark = pytest.mark.django_db
 PAT = principal("pat", Role.OPERATOR)
@@ -69,7 +72,8 @@ def proposals(state: ProposalState = ProposalState.OPEN) -> list[ProposalRow]:
 def test_groups_that_look_alike_are_proposed_and_nothing_is_merged() -> None:
     first, second = take_in_alike()
     row = searched()
-    assert (row.state, row.groups, row.left_out, row.proposals, row.error) == ("done", 3, 0, 1, None)
+    assert (row.state, row.done, row.error) == ("succeeded", 3, None)
+    assert row.result.items() >= {"groups": 3, "left_out": 0, "proposals": 1}.items()
     (found,) = proposals()
     # That with more failures stays.
     assert (found.into.id, found.group.id) == (first, second)
@@ -81,8 +85,10 @@ def test_groups_that_look_alike_are_proposed_and_nothing_is_merged() -> None:
     )
     assert found.group.frames[:2] == ("com.shop.Guard.check", "com.shop.Orders0.apply")
     assert not FailureGroup.objects.exclude(merged_into=None).exists()
-    job = LongRun.objects.get()
-    assert (job.kind, job.state, job.result) == ("alike_groups", "succeeded", {"groups": 3, "proposals": 1})
+    job = get_job(LongRun.objects.get().id, principal=SYSTEM)
+    assert (job.kind, job.state, job.result) == (
+        "alike_groups", "succeeded", {"groups": 3, "left_out": 0, "proposals": 1}
+    )  # fmt: skip
 
 
 def test_a_group_that_people_have_said_something_of_stays() -> None:
@@ -121,7 +127,7 @@ def test_a_dismissed_one_is_not_proposed_again_unless_its_groups_change() -> Non
     with pytest.raises(ProposalChanged):
         dismiss(found.id, principal=PAT)
     for _ in range(2):
-        assert searched().proposals == 0
+        assert searched().result["proposals"] == 0
         assert proposals() == []
         (kept,) = proposals(ProposalState.DISMISSED)
         assert (kept.id, kept.dismissed_by) == (found.id, "pat")
@@ -166,7 +172,7 @@ def test_who_is_limited_sees_proposals_of_failures_in_scope_only_and_merges_none
         request_search(principal=LIMITED)
     shown = latest_search(principal=LIMITED)
     assert shown is not None
-    assert (shown.requested_by, shown.groups, shown.left_out, shown.proposals) == (None, None, None, None)
+    assert (shown.state, shown.requested_by, shown.done, shown.result) == ("succeeded", None, 0, None)
 
 
 def test_who_may_not_decide_asks_for_nothing() -> None:
@@ -187,18 +193,30 @@ def test_there_is_one_search_at_a_time() -> None:
 
 def test_once_a_day_groups_are_searched_where_they_have_changed() -> None:
     request_daily_search()
-    assert not AlikeSearch.objects.exists()
+    assert not LongRun.objects.exists()
     first, second = take_in_alike()
     request_daily_search()
     request_daily_search()
-    assert AlikeSearch.objects.count() == 1
-    search_due(every_pair, worker="tests")
-    AlikeSearch.objects.update(requested_at=Now() - timedelta(days=1))
+    assert LongRun.objects.count() == 1
+    search_due()
+    LongRun.objects.update(created_at=Now() - timedelta(days=1))
     request_daily_search()
-    assert AlikeSearch.objects.count() == 1
+    assert LongRun.objects.count() == 1
     merge(first, [second], principal=SYSTEM, reason="the same")
     request_daily_search()
-    assert AlikeSearch.objects.count() == 2
+    assert LongRun.objects.count() == 2
+
+
+def test_searches_stay_for_30_days_and_the_last_that_succeeded_for_ever() -> None:
+    take_in_alike()
+    former, last, failed = searched(), searched(), searched()
+    LongRun.objects.update(created_at=Now() - timedelta(days=31), ended_at=Now() - timedelta(days=31))
+    LongRun.objects.filter(id=failed.id).update(state="failed")
+    clean_up()
+    assert list(LongRun.objects.values_list("id", flat=True)) == [last.id]
+    assert former.id < last.id
+    request_daily_search()
+    assert LongRun.objects.count() == 1
 
 
 def test_one_that_ends_its_worker_is_begun_anew_and_given_up_in_the_end() -> None:
@@ -208,11 +226,11 @@ def test_one_that_ends_its_worker_is_begun_anew_and_given_up_in_the_end() -> Non
     def killed(_: AskedGroups, __: Report) -> AlikeAnswer:
         raise KeyboardInterrupt
 
-    for _ in range(MAX_TRIES):
+    for _ in range(ALIKE_GROUPS.max_tries or 0):
         with pytest.raises(KeyboardInterrupt):
-            search_due(killed, worker="tests")
-    search_due(every_pair, worker="tests")
-    row = AlikeSearch.objects.get(id=made)
+            search_due(killed)
+    search_due()
+    row = LongRun.objects.get(id=made)
     assert (row.state, "3 times" in (row.error or "")) == ("failed", True)
 
 
@@ -226,8 +244,8 @@ def test_one_that_fails_says_why_and_leaves_the_proposals() -> None:
         raise ValueError("no space left")
 
     with pytest.raises(ValueError, match="no space"):
-        search_due(failing, worker="tests")
-    row = AlikeSearch.objects.get(id=made)
+        search_due(failing)
+    row = LongRun.objects.get(id=made)
     assert (row.state, row.error) == ("failed", "ValueError: no space left")
     assert len(proposals()) == 1
 
@@ -237,13 +255,17 @@ def test_one_whose_worker_stops_is_left_to_the_next() -> None:
     take_in_alike()
     made = request_search(principal=SYSTEM)
 
+    stops: list[bool] = []
+
     def stopped(_: AskedGroups, __: Report) -> AlikeAnswer:
+        stops.append(True)
         raise ValueError("cancelled")
 
-    search_due(stopped, worker="tests", is_stopping=lambda: True)
-    row = AlikeSearch.objects.get(id=made)
+    search_due(stopped, is_stopping=lambda: bool(stops))
+    assert stops
+    row = LongRun.objects.get(id=made)
     assert (row.state, row.tries) == ("queued", 0)
-    search_due(every_pair, worker="tests")
+    search_due()
     assert len(proposals()) == 1
 
 
@@ -259,11 +281,11 @@ def test_one_that_is_cancelled_ends_and_leaves_the_proposals_of_the_search_befor
         report("looking for groups that may be alike")
         raise AssertionError("it went on")
 
-    search_due(compare, worker="tests")
-    row = AlikeSearch.objects.get(id=made)
-    assert (row.state, row.proposals, LongRun.objects.latest("id").state) == ("cancelled", None, "cancelled")
+    search_due(compare)
+    row = LongRun.objects.get(id=made)
+    assert (row.state, row.result, row.ended_at is None) == ("cancelled", None, False)
     assert [one.id for one in proposals()] == [before.id]
-    with pytest.raises(AlikeSearchOver):
+    with pytest.raises(RunEnded):
         cancel_search(made, principal=PAT)
     for other in (LIMITED, principal("vic", Role.VIEWER)):
         with pytest.raises(NotAllowed):
@@ -271,9 +293,9 @@ def test_one_that_is_cancelled_ends_and_leaves_the_proposals_of_the_search_befor
     # Cancelled while it waits for a worker, it does not begin; the next one does.
     waiting = request_search(principal=PAT)
     cancel_search(waiting, principal=PAT)
-    search_due(every_pair, worker="tests")
-    assert AlikeSearch.objects.get(id=waiting).tries == 0
-    assert searched().state == "done"
+    search_due()
+    assert LongRun.objects.get(id=waiting).started_at is None
+    assert searched().state == "succeeded"
 
 
 @pytest.mark.django_db(transaction=True)
@@ -286,8 +308,8 @@ def test_one_that_is_cancelled_after_its_last_word_proposes_nothing(monkeypatch:
         return propose(*args, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr("poisonadmin.groups.alike.commands.carry_out.propose", proposed_late)
-    search_due(every_pair, worker="tests")
-    assert AlikeSearch.objects.get(id=made).state == "cancelled"
+    search_due()
+    assert LongRun.objects.get(id=made).state == "cancelled"
     assert proposals() == []
 
 
@@ -296,7 +318,7 @@ def test_of_many_those_that_failed_last_are_compared(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(groups_query, "MAX_COMPARED", 2)
     FailureGroup.objects.exclude(id__in=[first, second]).update(last_at=Now() - timedelta(days=1))
     row = searched()
-    assert (row.groups, row.left_out, row.proposals) == (2, 1, 1)
+    assert (row.result["groups"], row.result["left_out"], row.result["proposals"]) == (2, 1, 1)
 
 
 def test_the_list_and_the_groups_are_read_by_their_indexes() -> None:

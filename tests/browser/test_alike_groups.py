@@ -3,9 +3,8 @@
 import pytest
 from playwright.sync_api import expect
 
-from poisonadmin.groups.alike.commands.carry_out import search_due
 from poisonadmin.store.models.attempt import FailureGroup
-from tests.alike_groups.proposals import every_pair
+from tests.alike_groups.proposals import search_due
 from tests.alike_groups.test_searching import take_in_alike
 from tests.browser.axe import violations
 from tests.browser.conftest import Visit
@@ -19,7 +18,7 @@ def test_groups_that_look_alike_are_merged_by_one_click(visit: Visit) -> None:
     page.get_by_role("button", name="Search now").click()
     expect(page.get_by_role("heading", name="Waiting for a worker")).to_be_visible()
     assert violations(page) == []
-    search_due(every_pair, worker="tests")
+    search_due()
     expect(page.locator("strong", has_text="% alike")).to_be_visible()
     expect(page.get_by_role("rowheader", name="≠ Frame 1")).to_be_visible()
     assert violations(page) == []

@@ -1,4 +1,5 @@
-"""A database of before: jobs, dry runs of rules and comparisons are runs, under the ids that they had."""
+"""A database of before: jobs, dry runs of rules, comparisons and searches for alike groups are runs, under the ids that
+they had."""
 
 from typing import Any
 
@@ -16,7 +17,8 @@ INSERT INTO job (id, kind, state, params, counts, requested_by, finished_at, wor
     (2, 'ingest', 'succeeded', '{"source": "inbox"}', '{}', 'system', '2026-01-01Z', 'spark-batch'),
     (3, 'compare', 'cancelled', '{"comparison": 7}', '{}', 'kim', '2026-01-01Z', 'spark-batch'),
     (4, 'compare', 'succeeded', '{"comparison": 7}', '{"compared": 12}', 'kim', '2026-01-02Z', 'spark-batch'),
-    (5, 'dry_run', 'running', '{"rule_id": 9}', '{}', 'kim', NULL, 'spark-batch');
+    (5, 'dry_run', 'running', '{"rule_id": 9}', '{}', 'kim', NULL, 'spark-batch'),
+    (6, 'alike_groups', 'succeeded', '{"alike_search": 2}', '{"groups": 3}', 'kim', '2026-01-02Z', 'spark-batch');
 INSERT INTO comparison (id, state, selection_id, against, is_against_delivered, with_payload, account, requested_by,
                         patterns, address_ids, tries, failing_count, others_count, failing, others, fields, tested,
                         findings, job_id, requested_at, finished_at, expires_at) OVERRIDING SYSTEM VALUE VALUES
@@ -27,7 +29,12 @@ INSERT INTO comparison (id, state, selection_id, against, is_against_delivered, 
 INSERT INTO dry_run (rule_id, rule_version, job_id, cut_off, read, matched, report, requested_by, finished_at, error)
 VALUES (9, 2, 5, 100, 60, 30, '{"after": 60, "found": [{"matched": 30}]}', 'kim', NULL, NULL),
        (8, 1, NULL, 50, 0, 0, '{}', 'kim', '2026-01-01Z', 'it was changed');
-SELECT setval('job_id_seq', 5);
+INSERT INTO alike_search (id, state, requested_by, requested_at, phase, tries, job_id, groups, left_out, proposals,
+                          groups_digest, error, finished_at) OVERRIDING SYSTEM VALUE VALUES
+    (2, 'done', 'kim', '2026-01-01Z', NULL, 1, 6, 3, 4, 1, 'd1', NULL, '2026-01-02Z'),
+    (950, 'running', 'system', '2026-01-03Z', 'comparing', 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+    (951, 'failed', 'kim', '2026-01-04Z', NULL, 1, NULL, NULL, NULL, NULL, NULL, 'no space', '2026-01-05Z');
+SELECT setval('job_id_seq', 6);
 """
 
 
@@ -42,15 +49,16 @@ def test_what_there_was_is_still_there(url: str) -> None:
         (new,) = session.execute(
             "INSERT INTO run (kind, requested_by, params, patterns) VALUES ('x', '', '{}', '[]') RETURNING id"
         ).fetchall()
-    shown = [(one["id"], one["former_id"], one["kind"], one["state"], one["position"]) for one in rows[:5]]
+    shown = [(one["id"], one["former_id"], one["kind"], one["state"], one["position"]) for one in rows[:6]]
     assert shown == [
         (1, None, "redeliver", "succeeded", None),
         (2, None, "ingest", "succeeded", None),
         (3, None, "compare", "cancelled", None),
         (4, 7, "compare", "succeeded", {}),
         (5, None, "dry_run", "queued", {"after": 60}),
+        (6, 2, "alike_groups", "succeeded", {}),
     ]
-    redelivery, ingest, _, comparison, dry_run = rows[:5]
+    redelivery, ingest, _, comparison, dry_run, search = rows[:6]
     assert (redelivery["result"], redelivery["expires_at"].day, ingest["expires_at"]) == ({"claimed": 3}, 3, None)
     assert comparison["params"] == {"selection_id": 70, "against": None, "with_payload": True, "address_ids": [1, 2]}
     assert comparison["result"] == {
@@ -68,7 +76,14 @@ def test_what_there_was_is_still_there(url: str) -> None:
     assert (comparison["created_at"].day, comparison["ended_at"].day, comparison["expires_at"].year) == (1, 2, 2199)
     assert dry_run["params"] == {"rule_id": 9, "rule_version": 2, "cut_off": 100}
     assert dry_run["result"] == {"read": 60, "matched": 30, "found": [{"matched": 30}]}
-    others = {(one["kind"], one["former_id"], one["state"], one["error"]) for one in rows[5:]}
-    assert others == {("compare", 900, "queued", None), ("dry_run", None, "failed", "it was changed")}
-    assert all(one["id"] > 900 for one in rows[5:]), "an id is not another comparison's"
-    assert new["id"] > 900
+    assert search["result"] == {"groups": 3, "left_out": 4, "proposals": 1, "groups_digest": "d1"}
+    assert (search["params"], search["done"], search["expires_at"]) == ({}, 3, None)
+    assert (search["created_at"].day, search["ended_at"].day) == (1, 2)
+    others = {(one["kind"], one["former_id"], one["state"], one["error"]) for one in rows[6:]}
+    assert others == {
+        *(("compare", 900, "queued", None), ("dry_run", None, "failed", "it was changed")),
+        *(("alike_groups", 950, "queued", None), ("alike_groups", 951, "failed", "no space")),
+    }
+    assert all(one["id"] > 900 for one in rows[6:]), "an id is not another comparison's"
+    assert all(one["id"] > 951 for one in rows[6:] if one["kind"] == "alike_groups"), "nor another search's"
+    assert new["id"] > 951

@@ -46,7 +46,6 @@ class Tick(IntEnum):
     REPORT = 17
     SAVED_REPORTS = 18
     SEARCH = 19
-    ALIKE_GROUPS = 24
 
 
 @contextmanager

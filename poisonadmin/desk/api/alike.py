@@ -5,7 +5,7 @@ from rest_framework.response import Response
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.groups.alike.commands import decisions
 from poisonadmin.groups.alike.commands.requests import cancel_search, request_search
-from poisonadmin.groups.alike.domain.proposals import AlikeSearchState, ProposalState
+from poisonadmin.groups.alike.domain.proposals import ProposalState
 from poisonadmin.groups.alike.queries.proposals import (
     AlikeSearchRow,
     ProposalRow,
@@ -14,12 +14,13 @@ from poisonadmin.groups.alike.queries.proposals import (
     list_proposals,
 )
 from poisonadmin.groups.queries.groups import GroupDetail, get_group
+from poisonadmin.runs.domain.kinds import RunState
 from poisonadmin.web.api.contract import MAX_REASON_CHARS, PAGE, Paged, StrictSerializer, Text, choice, contract
 from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView, shown
 
-SEARCH = Shape("AlikeGroupsSearch", AlikeSearchRow, kinds={"state": AlikeSearchState})
+SEARCH = Shape("AlikeGroupsSearch", AlikeSearchRow, kinds={"state": RunState})
 PROPOSAL = Shape("GroupProposal", ProposalRow, kinds={"state": ProposalState})
 GROUP = Shape("FailureGroupDetail", GroupDetail, leave_out=("revision",))
 
@@ -68,7 +69,7 @@ class AlikeSearchCancel(ApiView):
 
     @contract(Permission.DECIDE, "failures", {200: SEARCH}, acts=True)
     def post(self, alike_search_id: int) -> Response:
-        """End a search that is not over; 409 for one that is. What was proposed before stays."""
+        """Cancel a search; 409 for one that has ended. The proposals of before stay."""
         cancel_search(alike_search_id, principal=self.principal)
         return Response(SEARCH.render(get_search(alike_search_id, principal=self.reader)))
 

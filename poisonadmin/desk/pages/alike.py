@@ -50,7 +50,7 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     if is_live and (search is None or search.is_over):
         return HttpResponseClientRefresh()
     if is_live:
-        return render(request, "alike_groups/_live.html", {"search": search, "may_merge": _may_merge(principal)})
+        return render(request, "runs/_progress.html", {"run": search, "title": "Searching"})
     is_dismissed = "dismissed" in request.GET
     state = ProposalState.DISMISSED if is_dismissed else ProposalState.OPEN
     found = list_proposals(state, principal=principal, cursor=request.GET.get("cursor"), limit=SHOWN)
@@ -86,7 +86,7 @@ def search(_: HttpRequest, principal: Principal) -> HttpResponseBase:
 @require_POST
 @page(Permission.DECIDE)
 def cancel(request: HttpRequest, principal: Principal, alike_search_id: int) -> HttpResponseBase:
-    """Cancel a search, and show the proposals that there are; one that is over by now is shown, too."""
+    """Cancel a search, and show the proposals that there are; one that has ended by now is shown, too."""
     if not principal.sees_everything:
         raise NotFound("Only accounts that see every address search for groups that look alike, and merge them.")
     try:

@@ -72,12 +72,13 @@ def request_run(
     reuse: Mapping[str, Any] | None = None,
     total: int | None = None,
     account: str | None = None,
+    is_audited: bool = True,
     **audited: Any,
 ) -> StoredRun:
     """Request a run. `reuse`: an open run with these parameters is returned instead, where there is one.
 
-    `account`: by default the person. `audited`: `details`, `note`, `object_id` of the entry in the audit log. Errors:
-    `TooManyRuns`.
+    `account`: by default the person. `is_audited`: it is in the audit log. `audited`: `details`, `note`, `object_id` of
+    the entry there. Errors: `TooManyRuns`.
     """
     account = principal.person if account is None else account
     with transaction.atomic(), connection.cursor() as cursor:
@@ -98,7 +99,8 @@ def request_run(
         }
         run = fetch_one(StoredRun, _REQUEST, values)
         assert run is not None
-        _record(kind, "requested", run, principal, **audited)
+        if is_audited:
+            _record(kind, "requested", run, principal, **audited)
     return run
 
 

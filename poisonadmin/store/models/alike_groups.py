@@ -1,39 +1,9 @@
-"""Failure groups that look alike: searches for them, and what they propose to merge."""
+"""Proposals to merge failure groups that look alike."""
 
 from django.db import models
-from django.db.models import Q
-from django.db.models.functions import Now
 
-from poisonadmin.groups.alike.domain.proposals import AlikeSearchState, ProposalState
+from poisonadmin.groups.alike.domain.proposals import ProposalState
 from poisonadmin.store.models.choices import only_values_of
-
-
-class AlikeSearch(models.Model):
-    """A search for groups that look alike. `groups_digest`: of the groups that there were, to tell whether they have
-    changed since. `groups`: fingerprints that were compared; `left_out`: those that were not, for their number or since
-    no failure of theirs is left. `tries`: workers that have begun it."""
-
-    id = models.BigAutoField(primary_key=True)
-    state = models.CharField(max_length=12, db_default=AlikeSearchState.QUEUED.value)
-    requested_by = models.CharField(max_length=255)
-    requested_at = models.DateTimeField(db_default=Now())
-    phase = models.CharField(max_length=100, null=True)
-    tries = models.SmallIntegerField(db_default=0)
-    job_id = models.BigIntegerField(null=True)
-    groups = models.IntegerField(null=True)
-    left_out = models.IntegerField(null=True)
-    proposals = models.IntegerField(null=True)
-    groups_digest = models.CharField(max_length=32, null=True)
-    error = models.TextField(null=True)
-    finished_at = models.DateTimeField(null=True)
-
-    class Meta:
-        db_table = "alike_search"
-        constraints = [only_values_of("state", AlikeSearchState)]
-        indexes = [
-            models.Index("id", name="alike_search_open", condition=Q(finished_at__isnull=True)),
-            models.Index(fields=["-requested_at"], name="alike_search_recent"),
-        ]
 
 
 class GroupProposal(models.Model):

@@ -6,6 +6,7 @@ from poisonadmin.groups.domain.failures import HOURS_KEPT_DAYS
 from poisonadmin.intake.commands.staged import sweep_orphans
 from poisonadmin.messages.queries.crashes import CRASHED
 from poisonadmin.runs.commands.requests import remove_expired_runs
+from poisonadmin.runs.domain.kinds import KindName
 
 # What a blacklisted message was delivered with, and by which node, is shown for as long as the message is there.
 _DELETE_QUIET = f"""
@@ -28,8 +29,9 @@ _STATEMENTS = (
     # Failed logins of any name that strangers try; so many are kept as are of use.
     """DELETE FROM axes_accessattempt WHERE attempt_time < now() - interval '12 hours'
        OR id <= (SELECT max(id) - 50000 FROM axes_accessattempt)""",
-    """DELETE FROM alike_search WHERE finished_at < now() - interval '30 days'
-       AND id <> (SELECT max(id) FROM alike_search WHERE state = 'done')""",
+    # The next daily search asks the last one that succeeded, however old it is, whether groups have changed.
+    f"""DELETE FROM run WHERE kind = '{KindName.ALIKE_GROUPS}' AND ended_at < now() - interval '30 days'
+        AND id <> (SELECT max(id) FROM run WHERE kind = '{KindName.ALIKE_GROUPS}' AND state = 'succeeded')""",  # noqa: S608
     "DELETE FROM consumer WHERE heartbeat_at < now() - interval '7 days'",
     f"DELETE FROM group_hour WHERE hour < now() - interval '{HOURS_KEPT_DAYS} days'",  # noqa: S608
     "DELETE FROM worker WHERE heartbeat_at < now() - interval '1 day'",

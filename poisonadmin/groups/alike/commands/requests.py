@@ -1,24 +1,26 @@
-"""Asking for a search for groups that look alike: by a person, or once a day when groups have changed."""
+"""Requests for a search for groups that look alike: by a person, or once a day when groups have changed."""
 
-from django.db import connection, transaction
-from django.db.models.functions import Now
 from django.utils import timezone
 
-from poisonadmin.core.commands import audit, locks
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
-from poisonadmin.groups.alike.domain.proposals import AlikeSearchState
-from poisonadmin.groups.alike.queries.compared_groups import groups_digest
+from poisonadmin.groups.alike.queries.compared_groups import groups_digest, searched_digest
 from poisonadmin.groups.alike.queries.proposals import get_search
-from poisonadmin.store.models.alike_groups import AlikeSearch
+from poisonadmin.runs.commands.requests import cancel_run, request_run
+from poisonadmin.runs.domain.kinds import KindName, RunKind
+from poisonadmin.runs.queries.runs import latest_run
 
-
-class AlikeSearchOver(PoisonAdminError):
-    """Raised when a search is to be cancelled that is over."""
-
-    code = "alike_search_over"
-    status = 409
+# No `params`. `result`: `groups`, `left_out`, `proposals` (AlikeSearchResult), and `groups_digest`, of the groups that
+# there were. Searches stay for 30 days, the last that has succeeded for ever (system/commands/housekeeping.py).
+ALIKE_GROUPS = RunKind(
+    KindName.ALIKE_GROUPS,
+    noun="search for alike groups",
+    audited_as="alike_groups.{}",
+    audited_object="alike_search",
+    first_phase="comparing failure groups",
+    cancelled_by=Permission.DECIDE,
+    shares=Lock.TABLES,
+)
 
 
 def request_search(*, principal: Principal) -> int:
@@ -27,39 +29,27 @@ def request_search(*, principal: Principal) -> int:
     Errors: `NotAllowed`, for who may not merge groups.
     """
     require_merger(principal)
-    with transaction.atomic(), connection.cursor() as cursor:
-        locks.hold(cursor, Lock.CONFIGURATION)
-        under_way = AlikeSearch.objects.filter(finished_at=None).first()
-        if under_way is not None:
-            return under_way.id
-        made = AlikeSearch.objects.create(requested_by=principal.name)
-        if principal is not SYSTEM:
-            audit.record(principal.name, "alike_groups.requested", "alike_search", str(made.id))
-    return made.id
+    return request_run(ALIKE_GROUPS, {}, principal=principal, reuse={}, is_audited=principal is not SYSTEM).id
 
 
 def cancel_search(search_id: int, *, principal: Principal) -> None:
-    """End a search that is not over; what was proposed before stays. Errors: `NotAllowed`, `NotFound`,
-    `AlikeSearchOver`."""
+    """Cancel a search that has not ended; the proposals of before stay.
+
+    Errors: `NotAllowed`, `NotFound`, `RunEnded`.
+    """
     require_merger(principal)
     get_search(search_id, principal=principal.as_reader)
-    with transaction.atomic():
-        cancelled = AlikeSearch.objects.filter(id=search_id, finished_at=None).update(
-            state=AlikeSearchState.CANCELLED, finished_at=Now(), phase=None
-        )
-        if not cancelled:
-            raise AlikeSearchOver(f"The search {search_id} is over.")
-        audit.record(principal.name, "alike_groups.cancelled", "alike_search", str(search_id))
+    cancel_run(ALIKE_GROUPS, search_id, principal=principal)
 
 
 def request_daily_search() -> None:
     """Have groups searched where nobody has since midnight (UTC), and groups have changed since the last search."""
     today = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
-    if AlikeSearch.objects.filter(requested_at__gte=today).exists():
+    last = latest_run(KindName.ALIKE_GROUPS, {})
+    if last is not None and last.created_at >= today:
         return
-    last = AlikeSearch.objects.filter(state=AlikeSearchState.DONE).order_by("-requested_at").first()
     digest = groups_digest()
-    if digest and (last is None or last.groups_digest != digest):
+    if digest and digest != searched_digest():
         request_search(principal=SYSTEM)
 
 

@@ -13,16 +13,6 @@ from poisonadmin.groups.alike.domain.similarity import ALIKE, similarity, vocabu
 MAX_PROPOSALS = 1_000
 
 
-class AlikeSearchState(StrEnum):
-    """The states of a search for groups that look alike."""
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-
-
 class ProposalState(StrEnum):
     """The states of a proposal."""
 

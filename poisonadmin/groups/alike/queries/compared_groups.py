@@ -5,6 +5,7 @@ from dataclasses import fields
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.groups.alike.domain.proposals import AskedGroups, ComparedGroup
 from poisonadmin.messages.queries.archive_files import files_of_pieces
+from poisonadmin.runs.domain.kinds import KindName, RunState
 
 # Fingerprints; of more, those that failed last.
 MAX_COMPARED = 5_000
@@ -29,6 +30,10 @@ _DIGEST = """
 SELECT coalesce(md5(string_agg(concat_ws(' ', id, fingerprint, merged_into_id), ',' ORDER BY id)), '')
 FROM failure_group
 """
+_SEARCHED_DIGEST = f"""
+SELECT result ->> 'groups_digest' FROM run WHERE kind = '{KindName.ALIKE_GROUPS}' AND state = '{RunState.SUCCEEDED}'
+ORDER BY created_at DESC, id DESC LIMIT 1
+"""  # noqa: S608
 
 
 def compared_groups() -> AskedGroups:
@@ -44,3 +49,9 @@ def groups_digest() -> str:
     """Return what changes when there is a new fingerprint, or groups are merged or split off."""
     found: str = fetch_values(_DIGEST)[0]
     return found
+
+
+def searched_digest() -> str | None:
+    """Return the digest of the groups that there were at the last search that succeeded; None where there was none."""
+    found: list[str] = fetch_values(_SEARCHED_DIGEST)
+    return found[0] if found else None

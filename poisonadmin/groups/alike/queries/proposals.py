@@ -1,7 +1,7 @@
 """Searches for groups that look alike, and what they propose, as they are shown."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -10,9 +10,11 @@ from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import bounded, fetch, fetch_by_id, fetch_one
+from poisonadmin.core.queries.rows import bounded, fetch
 from poisonadmin.groups.alike.domain.compared import ComparedFailure, compared_from
 from poisonadmin.groups.alike.domain.proposals import ProposalState
+from poisonadmin.runs.domain.kinds import KindName
+from poisonadmin.runs.queries.runs import RunFields, StoredRun, find_run, latest_run
 from poisonadmin.search.queries.group_members import members_seen, visible_members
 
 _KEY = Key(("p.place", "p.id"), (int, int), descending=False, fields=("place", "id"))
@@ -30,33 +32,26 @@ AND EXISTS (SELECT FROM message AS m WHERE m.id = p.into_message AND {scope}
             UNION ALL SELECT FROM archived_message AS m WHERE m.id = p.into_message AND {scope})
 AND EXISTS (SELECT FROM message AS m WHERE m.id = p.group_message AND {scope}
             UNION ALL SELECT FROM archived_message AS m WHERE m.id = p.group_message AND {scope})"""
-_SEARCH = """
-SELECT id, state, requested_by, requested_at, phase, groups, left_out, proposals, error, finished_at FROM alike_search
-"""
 
 
 @dataclass(frozen=True)
-class AlikeSearchRow:
-    """A search for groups that look alike. `groups`: fingerprints that were compared, `left_out`: those that were not,
-    `proposals`: how many it made; null until it is done. For accounts that are limited to addresses these, who asked
-    and the error are null.
+class AlikeSearchResult:
+    """`groups`: fingerprints that were compared; `left_out`: those that were not, for their number or since no failure
+    of theirs is left; `proposals`: how many were made."""
+
+    groups: int
+    left_out: int
+    proposals: int
+
+
+@dataclass(frozen=True)
+class AlikeSearchRow(RunFields):
+    """A search for groups that look alike. `result`: null until it has succeeded. For accounts that are limited to
+    addresses the result, who requested it and the error are null, and `done` is 0.
     """
 
-    id: int
-    state: str
-    requested_by: str | None
-    requested_at: datetime
-    phase: str | None
-    groups: int | None
-    left_out: int | None
-    proposals: int | None
-    error: str | None
-    finished_at: datetime | None
-
-    @property
-    def is_over(self) -> bool:
-        """True when the search has ended."""
-        return self.finished_at is not None
+    requested_by: str | None  # type: ignore[assignment]
+    result: AlikeSearchResult | None
 
 
 @dataclass(frozen=True)
@@ -149,25 +144,27 @@ def get_proposal(proposal_id: int, *, principal: Principal) -> ProposalRow:
 
 
 def latest_search(*, principal: Principal) -> AlikeSearchRow | None:
-    """Return the search that was asked for last; None where there was none."""
+    """Return the search that was requested last; None where there was none."""
     principal.require(Permission.READ)
-    found = fetch_one(AlikeSearchRow, f"{_SEARCH} ORDER BY requested_at DESC, id DESC LIMIT 1")
-    return found and _for(principal, found)
+    run = latest_run(KindName.ALIKE_GROUPS, {})
+    return None if run is None else _search(run, principal)
 
 
 def get_search(search_id: int, *, principal: Principal) -> AlikeSearchRow:
     """Return the search; raise NotFound."""
     principal.require(Permission.READ)
-    found = fetch_by_id(AlikeSearchRow, f"{_SEARCH} WHERE id = %s", search_id)
-    if found is None:
+    run = find_run(KindName.ALIKE_GROUPS, search_id)
+    if run is None:
         raise NotFound(f"There is no search {search_id} for groups that look alike.")
-    return _for(principal, found)
+    return _search(run, principal)
 
 
-def _for(principal: Principal, row: AlikeSearchRow) -> AlikeSearchRow:
-    if principal.sees_everything:
-        return row
-    return replace(row, requested_by=None, groups=None, left_out=None, proposals=None, error=None)
+def _search(run: StoredRun, principal: Principal) -> AlikeSearchRow:
+    if not principal.sees_everything:
+        return AlikeSearchRow(**run.shown | {"requested_by": None, "error": None, "done": 0}, result=None)
+    names = [field.name for field in fields(AlikeSearchResult)]
+    result = None if run.result is None else AlikeSearchResult(**{name: run.result[name] for name in names})
+    return AlikeSearchRow(**run.shown, result=result)
 
 
 def _select(which: str, parameters: list[Any], principal: Principal) -> tuple[str, list[Any]]:
