@@ -26,7 +26,7 @@ from poisonadmin.messages.commands.expiry import expire_due
 from poisonadmin.reports.commands.requests import remove_expired_reports
 from poisonadmin.reports.commands.saved import run_saved_due
 from poisonadmin.search.commands.selections import remove_expired
-from poisonadmin.search.deep.commands.requests import remove_expired_searches
+from poisonadmin.search.deep.commands.requests import remove_hits_without_search
 from poisonadmin.sources.commands.broker_checks import answer_due
 from poisonadmin.system.commands.audit_seals import seal_audit
 from poisonadmin.system.commands.housekeeping import clean_up
@@ -78,7 +78,7 @@ def housekeeping_tick(**_: Any) -> None:
         if alone:
             clean_up()
             remove_expired()
-            remove_expired_searches()
+            remove_hits_without_search()
             forget_old()
             remove_expired_reports()
             sweep_journals(LocalJournals())

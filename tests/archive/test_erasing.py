@@ -1,6 +1,7 @@
 """Erased messages are in no table and in no file; a tombstone says who had them erased, and why."""
 
 from datetime import timedelta
+from itertools import product
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -22,11 +23,12 @@ from poisonadmin.messages.queries.archived_index import MessageErased
 from poisonadmin.messages.queries.counter_checks import wrong_counters
 from poisonadmin.reports.commands import files
 from poisonadmin.reports.commands.requests import remove_expired_reports
-from poisonadmin.search.deep.commands.requests import remove_expired_searches
+from poisonadmin.runs.commands.requests import remove_expired_runs
+from poisonadmin.search.deep.commands.requests import remove_hits_without_search
 from poisonadmin.store.models.archive import Erasure, LegalHold
 from poisonadmin.store.models.report import RequestedReport
 from poisonadmin.store.models.run import LongRun
-from poisonadmin.store.models.search import Search
+from poisonadmin.store.models.search import SearchHit
 from tests.archive.fixtures import archive, fail, place, put, rows_of  # noqa: F401  (a fixture)
 from tests.fixtures.decisions import quarantine
 from workers.spark.archive_store import SparkArchiveStore
@@ -131,38 +133,33 @@ def test_what_may_quote_an_erased_message_ends(spark: SparkSession, settings, tm
     ]
     for one in reports:
         (files.make_directory(one.id) / "report.csv").write_text("secret-0")
-    for state in ("completed", "running"):
-        Search.objects.create(
-            filter={}, state=state, requester="1", reads_payloads=True, live_above=0, expires_at=AN_HOUR_ON, **common
-        )
-    for state, ended in (("succeeded", Now()), ("running", None)):
+    for kind, (state, ended) in product(("compare", "search"), (("succeeded", Now()), ("running", None))):
         LongRun.objects.create(
-            **common, kind="compare", state=state, position={}, account="1", ended_at=ended, expires_at=AN_HOUR_ON
+            **common, kind=kind, state=state, position={}, account="1", ended_at=ended, expires_at=AN_HOUR_ON
         )
+    for search in LongRun.objects.filter(kind="search"):
+        SearchHit.objects.create(search_id=search.id, message_id=1)
     erase(spark, message_id="m-0")
     assert [row.state for row in RequestedReport.objects.order_by("id")] == ["expired", "failed"]
-    assert [row.state for row in Search.objects.order_by("id")] == ["completed", "failed"]
-    comparisons = LongRun.objects.filter(kind="compare").order_by("id")
-    assert [row.state for row in comparisons] == ["succeeded", "failed"]
-    assert not Search.objects.filter(expires_at__gt=Now()).exists()
-    assert not comparisons.filter(expires_at__gt=Now()).exists()
+    for kind in ("compare", "search"):
+        runs = LongRun.objects.filter(kind=kind).order_by("id")
+        assert [row.state for row in runs] == ["succeeded", "failed"], kind
+        assert not runs.filter(expires_at__gt=Now()).exists(), kind
     remove_expired_reports()
-    assert remove_expired_searches() == 2
+    remove_expired_runs()
+    remove_hits_without_search()
+    assert not LongRun.objects.filter(kind="search").exists()
+    assert not SearchHit.objects.exists()
     assert not list(tmp_path.rglob("report.csv"))
 
 
 def test_an_erasure_of_nothing_ends_no_report(spark: SparkSession) -> None:
-    Search.objects.create(
-        filter={},
-        state="completed",
-        requester="1",
-        requested_by="ann",
-        reads_payloads=True,
-        live_above=0,
+    LongRun.objects.create(
+        kind="search", state="succeeded", position={}, account="1", requested_by="ann", ended_at=Now(),
         expires_at=AN_HOUR_ON,
-    )
+    )  # fmt: skip
     erase(spark, message_id="nobody")
-    assert Search.objects.filter(expires_at__gt=Now()).exists()
+    assert LongRun.objects.filter(kind="search", expires_at__gt=Now()).exists()
 
 
 def test_a_filter_that_the_archive_cannot_answer_erases_nothing() -> None:

@@ -19,7 +19,7 @@ from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.desk.queries.detail import get_message, payload
 from poisonadmin.messages.queries.archived_index import ArchiveUnreadable, MessageErased
 from poisonadmin.search.deep.commands.requests import request_search
-from poisonadmin.search.deep.commands.searching import Searching, search_due
+from poisonadmin.search.deep.commands.searching import Searching
 from poisonadmin.search.deep.queries.searches import first_found, get_search
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.archived import list_archived
@@ -27,6 +27,7 @@ from poisonadmin.store.models.archive import ArchiveRun
 from tests.archive.fixtures import archive, fail, put
 from tests.archive.s3_server import S3Server, running_s3
 from tests.fixtures.database import empty_database
+from tests.searches.plain import search_due
 from workers.spark.archive_store import SparkArchiveStore
 from workers.spark.jobs.search import find
 from workers.spark.tables.archive_files import located
@@ -95,7 +96,7 @@ def files(store: SparkArchiveStore, run: ArchiveRun) -> list[Any]:
 
 def searched(spark: SparkSession, q: str) -> list[tuple[str, bool]]:
     search_id = request_search({"q": [q]}, principal=SYSTEM)
-    search_due(Searching(partial(find, spark), partial(within, settings.ARCHIVE), worker="tests"))
+    search_due(Searching(partial(find, spark), partial(within, settings.ARCHIVE)))
     found = get_search(search_id, principal=SYSTEM)
     return sorted((row.message_id, row.archived) for row in first_found(found, principal=SYSTEM))
 

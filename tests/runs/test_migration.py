@@ -1,6 +1,7 @@
-"""A database of before: jobs, dry runs of rules, comparisons and searches for alike groups are runs, under the ids that
+"""A database of before: jobs, dry runs of rules, comparisons and searches of both kinds are runs, under the ids that
 they had."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -87,3 +88,56 @@ def test_what_there_was_is_still_there(url: str) -> None:
     assert all(one["id"] > 900 for one in rows[6:]), "an id is not another comparison's"
     assert all(one["id"] > 951 for one in rows[6:] if one["kind"] == "alike_groups"), "nor another search's"
     assert new["id"] > 951
+
+
+SEARCHES = """
+INSERT INTO run (id, kind, state, params, patterns, result, requested_by, started_at, ended_at, worker, done)
+OVERRIDING SYSTEM VALUE VALUES
+    (1, 'search', 'cancelled', '{"search_id": 7}', '[]', '{}', 'kim', '2026-01-01Z', '2026-01-01Z', 'spark-batch', 4),
+    (2, 'search', 'succeeded', '{"search_id": 7}', '[]', '{}', 'kim', '2026-01-01Z', '2026-01-02Z', 'spark-batch', 90),
+    (3, 'search', 'running', '{"search_id": 8}', '[]', NULL, 'kim', '2026-01-03Z', NULL, 'spark-batch', 30);
+INSERT INTO search (id, filter, state, requester, requested_by, patterns, reads_payloads, live_above, file_above, read,
+                    total, hits, archived_hits, is_capped, outside_archive, selection_id, job_id, error, requested_at,
+                    first_hit_at, ended_at, expires_at) OVERRIDING SYSTEM VALUE VALUES
+    (7, '{"q": ["payload:x"]}', 'completed', 'user 1', 'kim', '[["orders.#"]]', TRUE, 0, 5, 95, 100, 2, 1, FALSE,
+     '["version"]', 70, 2, NULL, '2026-01-01Z', '2026-01-01T01:00Z', '2026-01-02Z', '2199-01-01Z'),
+    (8, '{"q": ["payload:y"]}', 'running', 'user 1', 'kim', '[]', TRUE, 40, 0, 30, 70, 1, 0, FALSE, '[]', NULL, 3,
+     NULL, '2026-01-03Z', '2026-01-03Z', NULL, '2199-01-01Z'),
+    (900, '{"q": ["header.a:1"]}', 'running', 'user 2', 'lee', '[]', FALSE, 70, 0, 0, 0, 0, 0, FALSE, '[]', NULL, NULL,
+     NULL, '2026-01-04Z', NULL, NULL, '2199-01-01Z'),
+    (901, '{"q": ["header.a:2"]}', 'failed', 'user 2', 'lee', '[]', FALSE, 70, 0, 0, 0, 0, 0, FALSE, '[]', NULL, NULL,
+     'no room', '2026-01-05Z', NULL, '2026-01-06Z', '2199-01-01Z');
+INSERT INTO search_hit (search_id, message_id, archived)
+VALUES (7, 1, NULL), (7, 2, '{"state": "DLVD"}'), (8, 50, NULL);
+SELECT setval('run_id_seq', 3);
+"""
+
+
+@pytest.mark.usefixtures("services")
+def test_searches_and_their_hits_are_still_there(url: str) -> None:
+    assert migrate(url, "store", "0008_alike").returncode == 0
+    with psycopg.connect(url) as session:
+        session.execute(SEARCHES)
+    assert migrate(url).returncode == 0
+    with psycopg.connect(url, row_factory=dict_row) as session:
+        former, ended, going, waiting, failed = session.execute("SELECT * FROM run ORDER BY id").fetchall()
+        hits = session.execute("SELECT search_id, message_id FROM search_hit ORDER BY 1, 2").fetchall()
+    assert (former["id"], former["former_id"], former["position"]) == (1, None, None)
+    assert [(one["former_id"], one["state"], one["done"], one["total"]) for one in (ended, going, waiting, failed)] == [
+        (7, "succeeded", 100, 100), (8, "queued", 30, 70), (900, "queued", 0, None), (901, "failed", 0, 0),
+    ]  # fmt: skip
+    assert ended["params"] == {"filter": {"q": ["payload:x"]}, "reads_payloads": True, "newest": 0}
+    assert datetime.fromisoformat(ended["result"].pop("first_hit_at")) == datetime(2026, 1, 1, 1, tzinfo=UTC)
+    assert ended["result"] == {
+        "hits": 2,
+        "archived_hits": 1,
+        "is_capped": False,
+        "outside_archive": ["version"],
+        "selection": 70,
+    }
+    assert (ended["account"], ended["patterns"], ended["created_at"].day) == ("user 1", [["orders.#"]], 1)
+    assert (ended["ended_at"].day, ended["expires_at"].year, going["expires_at"]) == (2, 2199, None)
+    assert (going["position"], going["worker"]) == ({"live_above": 40, "file_above": 0}, None)
+    assert (failed["error"], failed["account"], waiting["kind"]) == ("no room", "user 2", "search")
+    assert min(waiting["id"], failed["id"]) > 901, "an id is not another search's"
+    assert [tuple(one.values()) for one in hits] == [(7, 1), (7, 2), (8, 50)]

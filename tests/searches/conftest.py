@@ -16,4 +16,4 @@ def going(
 ) -> Searching:
     """Return what searches are carried out with."""
     monkeypatch.setenv("DATABASE_URL", test_database_url)
-    return Searching(partial(find, spark), lambda path: str(tmp_path / path), worker="tests")
+    return Searching(partial(find, spark), lambda path: str(tmp_path / path))

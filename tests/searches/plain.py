@@ -13,7 +13,8 @@ from poisonadmin.core.domain.json_path import parse_path
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.intake.commands.batch import accept_stream
 from poisonadmin.rules.domain.content_rules import MAX_JSON_BYTES
-from poisonadmin.search.deep.commands.searching import Searching
+from poisonadmin.runs.commands.engine import carry_out
+from poisonadmin.search.deep.commands.searching import Searching, work
 from poisonadmin.search.deep.domain.scan import Clause, HeaderIs, Hit, PayloadAt, PayloadHolds, Wave
 
 _BOUNDS = {"min": operator.ge, "above": operator.gt, "max": operator.le, "below": operator.lt}
@@ -77,6 +78,11 @@ def find(wave: Wave) -> list[Hit]:
     return found
 
 
+def search_due(searching: Searching) -> None:
+    """Carry out the searches that are requested."""
+    carry_out(work(searching), worker="tests", seconds=600)
+
+
 def put(*payloads: bytes, address: str = "orders.eu", headers: Sequence[dict[str, str]] = ()) -> list[int]:
     """Store messages with these payloads; return their ids."""
     lines = [
@@ -96,4 +102,4 @@ def put(*payloads: bytes, address: str = "orders.eu", headers: Sequence[dict[str
 
 
 _BODIES = "SELECT id, payload, headers FROM body WHERE {}"
-PLAIN = Searching(find, str, worker="tests")
+PLAIN = Searching(find, str)

@@ -3,11 +3,10 @@
 import pytest
 
 from poisonadmin.core.domain.access import Permission, Role
-from poisonadmin.search.deep.commands.searching import search_due
 from poisonadmin.system.commands.tokens import create
 from tests.fixtures.api import Caller, make_user
 from tests.fixtures.delivery import enqueue
-from tests.searches.plain import PLAIN
+from tests.searches.plain import PLAIN, search_due
 
 pytestmark = pytest.mark.django_db
 
@@ -18,12 +17,15 @@ def test_a_search_is_asked_for_and_ends_with_a_selection(viewer: Caller, outside
     begun = answer.json()
     assert answer.status_code == 202
     assert answer["Location"].endswith(f"/api/v1/searches/{begun['id']}/")
-    assert (begun["state"], begun["progress"], begun["hits"], begun["selection"]) == ("running", 0.0, 0, None)
+    assert (begun["state"], begun["done"], begun["total"]) == ("queued", 0, None)
+    assert (begun["result"]["hits"], begun["result"]["selection"]) == (0, None)
     search_due(PLAIN)
     ended = viewer.get(f"searches/{begun['id']}/").json()
-    assert (ended["state"], ended["progress"], ended["hits"], ended["archived_hits"]) == ("completed", 1.0, 1, 0)
-    assert [(one["id"], one["archived"]) for one in ended["first"]] == [(str(found), False)]
-    assert viewer.get(f"selections/{ended['selection']}/").json()["count"] == 1
+    result = ended["result"]
+    assert (ended["state"], ended["done"], ended["total"]) == ("succeeded", 1, 1)
+    assert (result["hits"], result["archived_hits"]) == (1, 0)
+    assert [(one["id"], one["archived"]) for one in result["first"]] == [(str(found), False)]
+    assert viewer.get(f"selections/{result['selection']}/").json()["count"] == 1
     listed = viewer.get(f"searches/{begun['id']}/messages/").json()["results"]
     assert [one["id"] for one in listed] == [str(found)]
     assert outsider.get(f"searches/{begun['id']}/").status_code == 404
@@ -33,7 +35,7 @@ def test_hits_in_payloads_are_shown_to_who_may_read_payloads(viewer: Caller) -> 
     enqueue(payload={"customer": "77"})
     begun = viewer.post("searches/", {"q": "payload.$.customer:77"}).json()
     search_due(PLAIN)
-    selection = viewer.get(f"searches/{begun['id']}/").json()["selection"]
+    selection = viewer.get(f"searches/{begun['id']}/").json()["result"]["selection"]
     reader = Caller(create(make_user("reader", Role.VIEWER, []), "test", scopes=[Permission.READ], by="test").text)
     for path in ("", "messages/", "preview/?action=fail"):
         refused = reader.get(f"selections/{selection}/{path}")
@@ -58,7 +60,7 @@ def test_one_cancels_ones_own(viewer: Caller, operator: Caller) -> None:
     search = viewer.post("searches/", {"q": "payload:x"}).json()["id"]
     assert operator.post(f"searches/{search}/cancel/").status_code == 403
     assert viewer.post(f"searches/{search}/cancel/").json()["state"] == "cancelled"
-    assert viewer.post(f"searches/{search}/cancel/").json()["code"] == "search_ended"
+    assert viewer.post(f"searches/{search}/cancel/").json()["code"] == "run_ended"
 
 
 def test_a_list_says_how_payloads_are_searched(viewer: Caller) -> None:

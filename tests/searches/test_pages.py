@@ -5,11 +5,10 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
-from poisonadmin.search.deep.commands.searching import search_due
-from poisonadmin.store.models.search import Search
+from poisonadmin.store.models.run import LongRun
 from tests.fixtures.delivery import enqueue
 from tests.fixtures.pages import html_of
-from tests.searches.plain import PLAIN
+from tests.searches.plain import PLAIN, search_due
 
 pytestmark = pytest.mark.django_db
 
@@ -28,7 +27,7 @@ def test_a_search_begins_with_the_page_and_ends_with_a_list(operator_browser: Cl
     begun = operator_browser.post("/triage/searches/", {"query": LINK.partition("?")[2]}, headers=HTMX)
     assert begun["HX-Redirect"] == LINK
     assert "0 hits so far" in text_of(html_of(operator_browser.get(LINK)))
-    search = Search.objects.get()
+    search = LongRun.objects.get()
     assert "<progress" in html_of(operator_browser.get(f"/triage/searches/{search.id}/", headers=HTMX))
     search_due(PLAIN)
     assert operator_browser.get(f"/triage/searches/{search.id}/", headers=HTMX)["HX-Refresh"] == "true"
@@ -36,26 +35,28 @@ def test_a_search_begins_with_the_page_and_ends_with_a_list(operator_browser: Cl
     assert "1 hit" in text_of(page)
     assert f"#{found}</a>" in page
     search.refresh_from_db()
-    assert f"/operations/selections/{search.selection_id}/" in page
+    assert search.result is not None
+    selection = search.result["selection"]
+    assert f"/operations/selections/{selection}/" in page
     # What the hits have in common is asked of the selection: no list can say it by its filter.
-    assert f'name="selection" value="{search.selection_id}"' in text_of(page)
-    assert operator_browser.post("/comparisons/", {"selection": search.selection_id}).status_code == 302
+    assert f'name="selection" value="{selection}"' in text_of(page)
+    assert operator_browser.post("/comparisons/", {"selection": selection}).status_code == 302
 
 
 def test_a_list_of_payloads_is_not_searched_again_when_it_is_reloaded(operator_browser: Client) -> None:
     for _ in range(2):
         operator_browser.post("/triage/searches/", {"query": "q=payload%3Ax"})
-    assert Search.objects.count() == 1
+    assert LongRun.objects.count() == 1
     search_due(PLAIN)
     page = html_of(operator_browser.get("/triage/?q=payload%3Ax"))
     assert "Nothing found" in page
     operator_browser.post("/triage/searches/", {"query": "q=payload%3Ax", "again": "1"})
-    assert Search.objects.count() == 2
+    assert LongRun.objects.count() == 2
 
 
 def test_a_cancelled_search_is_not_begun_by_itself(operator_browser: Client) -> None:
     operator_browser.post("/triage/searches/", {"query": "q=payload%3Ax"})
-    search = Search.objects.get()
+    search = LongRun.objects.get()
     answer = operator_browser.post(f"/triage/searches/{search.id}/cancel/", {"back": "/triage/?q=payload%3Ax"})
     assert answer["Location"] == "/triage/?q=payload%3Ax"
     page = html_of(operator_browser.get("/triage/?q=payload%3Ax"))
@@ -67,7 +68,7 @@ def test_what_cannot_be_searched_says_why(operator_browser: Client) -> None:
     assert "compared with a number" in html_of(operator_browser.get("/triage/?q=payload.$.a:>x"))
     refused = operator_browser.post("/triage/searches/", {"query": "q=state:NDLV"}, headers=HTMX)
     assert "names a payload or a header" in html_of(refused)
-    assert not Search.objects.exists()
+    assert not LongRun.objects.exists()
 
 
 def test_others_hits_are_not_shown(operator_browser: Client, browser_of: Callable[[str], Client]) -> None:

@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.intake.commands.batch import accept_stream
 from poisonadmin.messages.domain.id_ranges import IdRange
+from poisonadmin.runs.commands.requests import RunEnded, TooManyRuns, remove_expired_runs
 from poisonadmin.search.deep.commands import requests, searching
-from poisonadmin.search.deep.commands.requests import SearchEnded, TooManySearches, cancel_search, request_search
-from poisonadmin.search.deep.commands.searching import Searching, search_due
+from poisonadmin.search.deep.commands.requests import cancel_search, request_search
+from poisonadmin.search.deep.commands.searching import Searching
 from poisonadmin.search.deep.domain.scan import Hit, Wave
 from poisonadmin.search.deep.queries.searches import SearchRow, first_found, get_search, list_found
 from poisonadmin.search.domain.filters import parse_filter
@@ -29,10 +31,11 @@ from poisonadmin.search.queries.selections import get_selection, list_members
 from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece, ArchiveRun
 from poisonadmin.store.models.run import LongRun
+from poisonadmin.store.models.search import SearchHit
 from tests.fixtures.api import make_user
 from tests.fixtures.decisions import quarantine
 from tests.fixtures.delivery import make_destination
-from tests.searches.plain import PLAIN, put
+from tests.searches.plain import PLAIN, put, search_due
 from workers.spark.tables.columns import TABLES, arrow_schema
 from workers.spark.tables.extent import Extent
 from workers.spark.tables.frames import read_table
@@ -122,7 +125,8 @@ def test_what_is_looked_for_in_payloads_is_found(going: Searching) -> None:
     ids = put(*PAYLOADS)
     for q, places in LOOKED_FOR:
         found = searched(q, going)
-        assert (found.state, found.hits, found.progress, found.error) == ("completed", len(places), 1.0, None), q
+        assert (found.state, found.result.hits, found.error) == ("succeeded", len(places), None), q
+        assert found.done == found.total, q
         assert ids_of(found) == [ids[place] for place in places], q
 
 
@@ -144,7 +148,7 @@ def test_few_messages_are_read_by_their_ids(going: Searching) -> None:
         waves.append(wave)
         return going.find(wave)
 
-    found = searched("state:NDLV payload:x", Searching(noted, going.in_archive, worker="tests"))
+    found = searched("state:NDLV payload:x", Searching(noted, going.in_archive))
     assert ids_of(found) == ids[10:13]
     assert [wave.ids for wave in waves] == [ids[10:13]]
 
@@ -158,11 +162,11 @@ def test_headers_are_compared_whole(going: Searching) -> None:
 def test_the_hits_are_frozen(going: Searching) -> None:
     ids = put(b"x", b"y", b"x")
     found = searched("payload:x", going)
-    selection = get_selection(int(found.selection or 0), principal=SYSTEM)
+    selection = get_selection(int(found.result.selection or 0), principal=SYSTEM)
     assert [row.id for row in list_members(selection, principal=SYSTEM).results] == [ids[0], ids[2]]
     assert selection.filter is None
     assert LongRun.objects.get(kind="search").state == "succeeded"
-    assert searched("payload:nothing", going).selection is None
+    assert searched("payload:nothing", going).result.selection is None
 
 
 def test_archived_messages_are_found_and_counted_apart(going: Searching, spark: SparkSession, tmp_path: Path) -> None:
@@ -171,15 +175,16 @@ def test_archived_messages_are_found_and_counted_apart(going: Searching, spark: 
     quarantine([gone[1]], principal=SYSTEM, reason="no")
     archive(spark, tmp_path, gone)
     found = searched("payload:x", going)
-    assert (found.hits, found.archived_hits) == (3, 1)
+    assert (found.result.hits, found.result.archived_hits) == (3, 1)
     assert [(row.id, row.archived, row.state) for row in first_found(found, principal=SYSTEM)] == [
         (kept[1], False, "TBDL"), (kept[0], False, "TBDL"), (gone[1], True, "NDLV"),
     ]  # fmt: skip
-    assert get_selection(int(found.selection or 0), principal=SYSTEM).count == 2
+    assert get_selection(int(found.result.selection or 0), principal=SYSTEM).count == 2
     assert ids_of(searched("header.t:1", going)) == [kept[0], gone[0], gone[2]]
     assert ids_of(searched("payload.$.a:2", going)) == [gone[0]]
     only_archived = searched("payload:y", going)
-    assert (only_archived.hits, only_archived.archived_hits, only_archived.selection) == (1, 1, None)
+    result = only_archived.result
+    assert (result.hits, result.archived_hits, result.selection) == (1, 1, None)
 
 
 OTHER_TERMS: list[tuple[str, list[int]]] = [
@@ -224,7 +229,7 @@ def test_other_terms_hold_in_the_archive(going: Searching, spark: SparkSession, 
     for (q, places), before in zip(OTHER_TERMS, live, strict=True):
         found = searched(f"payload:x {q}", going)
         assert ids_of(found) == before == [ids[place] for place in places], q
-        assert found.archived_hits == len(places), q
+        assert found.result.archived_hits == len(places), q
 
 
 def test_an_archived_message_has_the_destination_of_its_return_address(
@@ -257,7 +262,7 @@ def test_archived_failures_are_found_by_what_their_groups_say(
     assert ids_of(searched(f"payload:x {q}", going)) == ids[1:]
     archive(spark, tmp_path, ids)
     found = searched(f"payload:x {q}", going)
-    assert (ids_of(found), found.outside_archive) == (ids[1:], [])
+    assert (ids_of(found), found.result.outside_archive) == (ids[1:], [])
 
 
 @pytest.mark.parametrize(("q", "outside"), [("!error:timeout", "!error"), ("version:2", "consumer_version")])
@@ -266,19 +271,19 @@ def test_what_the_archive_cannot_be_asked_leaves_it_out(
 ) -> None:
     archive(spark, tmp_path, put(b"x"))
     found = searched(f"payload:x {q}", going)
-    assert (found.hits, found.outside_archive) == (0, [outside])
+    assert (found.result.hits, found.result.outside_archive) == (0, [outside])
 
 
 def test_nobody_finds_what_is_out_of_scope(going: Searching, spark: SparkSession, tmp_path: Path) -> None:
     archive(spark, tmp_path, put(b"x", address="secret.old"))
     mine, _ = put(b"x"), put(b"x", address="secret.new")
     found = searched("payload:x", going, LIMITED)
-    assert (found.hits, ids_of(found, LIMITED)) == (1, mine)
+    assert (found.result.hits, ids_of(found, LIMITED)) == (1, mine)
     whole = searched("payload:x", going)
-    assert whole.hits == 3
+    assert whole.result.hits == 3
     with pytest.raises(NotFound):
         get_search(whole.id, principal=LIMITED)
-    assert get_search(found.id, principal=SYSTEM).hits == 1
+    assert get_search(found.id, principal=SYSTEM).result.hits == 1
 
 
 def test_payloads_are_searched_by_who_may_read_them(going: Searching) -> None:
@@ -306,10 +311,11 @@ def test_a_search_that_is_cut_off_goes_on_where_it_was(going: Searching, monkeyp
         return going.find(wave)
 
     with pytest.raises(KeyboardInterrupt):
-        search_due(Searching(dies, going.in_archive, worker="tests"))
+        search_due(Searching(dies, going.in_archive))
     half = get_search(search_id, principal=SYSTEM)
-    assert (half.state, half.hits) == ("running", 4)
-    assert 0 < half.progress < 1
+    assert (half.state, half.result.hits) == ("running", 4)
+    assert half.total is not None
+    assert 0 < half.done < half.total
     assert ids_of(half) == ids[-4:]
     search_due(going)
     assert ids_of(get_search(search_id, principal=SYSTEM)) == ids
@@ -325,11 +331,11 @@ def test_a_search_is_cancelled(going: Searching, monkeypatch: pytest.MonkeyPatch
         cancel_search(search_id, principal=SYSTEM)
         return found
 
-    search_due(Searching(cancels, going.in_archive, worker="tests"))
+    search_due(Searching(cancels, going.in_archive))
     found = get_search(search_id, principal=SYSTEM)
-    assert (found.state, found.hits, found.selection) == ("cancelled", 0, None)
+    assert (found.state, found.result.hits, found.result.selection) == ("cancelled", 0, None)
     assert LongRun.objects.get(kind="search").state == "cancelled"
-    with pytest.raises(SearchEnded):
+    with pytest.raises(RunEnded):
         cancel_search(search_id, principal=SYSTEM)
 
 
@@ -341,7 +347,7 @@ def test_an_error_ends_the_search(going: Searching) -> None:
         raise OSError("no room")
 
     with pytest.raises(OSError, match="no room"):
-        search_due(Searching(fails, going.in_archive, worker="tests"))
+        search_due(Searching(fails, going.in_archive))
     found = get_search(search_id, principal=SYSTEM)
     assert (found.state, found.error) == ("failed", "OSError: no room")
 
@@ -351,12 +357,12 @@ def test_no_more_is_kept_than_there_is_room_for(going: Searching, monkeypatch: p
     monkeypatch.setattr(searching, "MAX_HITS", 5)
     ids = put(*(b"x" for _ in range(20)))
     found = searched("payload:x", going)
-    assert (found.hits, found.is_capped, ids_of(found)) == (5, True, ids[-5:])
+    assert (found.result.hits, found.result.is_capped, ids_of(found)) == (5, True, ids[-5:])
 
 
 def test_accounts_take_turns(going: Searching, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searching, "FIRST_MESSAGES", 4)
-    monkeypatch.setattr(searching, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(searching, "SEARCH", replace(searching.SEARCH, slice_seconds=0.0))
     monkeypatch.setattr(searching, "WAVE_SECONDS", 0.0)  # each is as small as can be
     put(*(b"x" for _ in range(12)))
     for q, who in (("payload:x1", SYSTEM), ("payload:x2", SYSTEM), ("payload:y", LIMITED)):
@@ -367,34 +373,36 @@ def test_accounts_take_turns(going: Searching, monkeypatch: pytest.MonkeyPatch) 
         looked_for.append(wave.clauses[0])
         return ()
 
-    search_due(Searching(noted, going.in_archive, worker="tests"))
+    search_due(Searching(noted, going.in_archive))
     asked = [one.held for one in looked_for]
     assert asked[:4] == [b"x1", b"y", b"x1", b"y"]
     assert asked[-1] == b"x2"
 
 
 def test_an_account_has_few_searches_at_once(going: Searching, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "MAX_RUNNING", 2)
+    monkeypatch.setattr(requests, "SEARCH", replace(requests.SEARCH, max_open=2))
     one = request_search({"q": ["payload:x"]}, principal=SYSTEM)
     assert request_search({"q": ["payload:x"]}, principal=SYSTEM, finds_former=True) == one
     request_search({"q": ["payload:y"]}, principal=SYSTEM)
-    with pytest.raises(TooManySearches):
+    with pytest.raises(TooManyRuns):
         request_search({"q": ["payload:z"]}, principal=SYSTEM)
     request_search({"q": ["payload:z"]}, principal=LIMITED)
 
 
 def test_searches_are_removed_after_a_day(going: Searching) -> None:
-    put(b"x")
+    ids = put(b"x")
     found = searched("payload:x", going)
-    assert requests.remove_expired_searches() == 0
+    remove_expired_runs()
+    requests.remove_hits_without_search()
+    assert (ids_of(get_search(found.id, principal=SYSTEM)), SearchHit.objects.count()) == (ids, 1)
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE search SET expires_at = now() - interval '1 s'")
+        cursor.execute("UPDATE run SET expires_at = now() - interval '1 s'")
     with pytest.raises(NotFound):
         get_search(found.id, principal=SYSTEM)
-    assert requests.remove_expired_searches() == 1
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM search_hit")
-        assert cursor.fetchone()[0] == 0
+    remove_expired_runs()
+    requests.remove_hits_without_search()
+    assert not LongRun.objects.exists()
+    assert not SearchHit.objects.exists()
 
 
 @pytest.mark.django_db
@@ -420,5 +428,5 @@ def test_rights_that_are_taken_away_are_taken_from_searches() -> None:
     Access.objects.filter(user=user).delete()
     search_due(PLAIN)
     found = get_search(refused, principal=SYSTEM)
-    assert (found.state, found.hits) == ("failed", 0)
+    assert (found.state, found.result.hits) == ("failed", 0)
     assert "kim may not do this any more" in (found.error or "")

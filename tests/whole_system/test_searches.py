@@ -14,8 +14,8 @@ def test_a_text_in_a_payload_is_found(
     wanted = destination.send('{"customer": "customer-4711", "total": 7}', content_type="application/json")
     destination.send('{"customer": "customer-4712"}', content_type="application/json")
     path = f"searches/{installation.post('searches/', {'q': 'payload:customer-4711 payload.$.total:<8'})['id']}/"
-    until(lambda: installation.get(path)["state"] != "running", 120)
+    until(lambda: installation.get(path)["ended_at"] is not None, 120)
     found = installation.get(path)
-    assert (found["state"], found["error"], found["hits"]) == ("completed", None, 1)
-    assert [one["id"] for one in found["first"]] == [str(wanted)]
-    assert installation.get(f"selections/{found['selection']}/")["count"] == 1
+    assert (found["state"], found["error"], found["result"]["hits"]) == ("succeeded", None, 1)
+    assert [one["id"] for one in found["result"]["first"]] == [str(wanted)]
+    assert installation.get(f"selections/{found['result']['selection']}/")["count"] == 1

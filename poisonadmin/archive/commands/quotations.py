@@ -11,9 +11,7 @@ from poisonadmin.runs.domain.kinds import QUOTING
 _WHY = "Messages were erased, which it may quote; ask for it again."
 _END = """
 UPDATE report SET state = 'expired', expires_at = now(), error = %(why)s WHERE state = 'ready';
-UPDATE report SET state = 'failed', ended_at = now(), error = %(why)s WHERE state IN ('queued', 'running');
-UPDATE search SET expires_at = now() WHERE state <> 'running';
-UPDATE search SET state = 'failed', ended_at = now(), expires_at = now(), error = %(why)s WHERE state = 'running'
+UPDATE report SET state = 'failed', ended_at = now(), error = %(why)s WHERE state IN ('queued', 'running')
 """
 
 

@@ -45,7 +45,6 @@ class Tick(IntEnum):
     ARCHIVE = 15
     REPORT = 17
     SAVED_REPORTS = 18
-    SEARCH = 19
 
 
 @contextmanager

@@ -21,7 +21,6 @@ from poisonadmin.desk.pages.opened_from import list_parameter
 from poisonadmin.groups.queries.grouping import GroupBy
 from poisonadmin.messages.domain.states import Confirming, Reason, State
 from poisonadmin.messages.queries.counts import counts
-from poisonadmin.search.deep.domain.states import SearchState
 from poisonadmin.search.deep.queries.searches import archived_found, latest_search, list_found
 from poisonadmin.search.domain.filters import MessageFilter, narrowing, parse_filter
 from poisonadmin.search.domain.words import WORDS, Word, parameter
@@ -271,7 +270,6 @@ def searched_content(request: HttpRequest, principal: Principal) -> dict[str, An
     found = list_found(search, principal=principal, cursor=request.GET.get("cursor"))
     return {
         "search": search,
-        "is_running": search.state == SearchState.RUNNING,
         "rows": found.results,
         "archived": archived_found(search),
         "pager": pager(request, found),

@@ -38,7 +38,7 @@ class KindName(StrEnum):
 
 
 # Their results may quote messages: an erasure ends them.
-QUOTING = (KindName.COMPARE,)
+QUOTING = (KindName.COMPARE, KindName.SEARCH)
 
 
 @dataclass(frozen=True)

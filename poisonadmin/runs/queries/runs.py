@@ -15,10 +15,10 @@ OPEN = "state IN ('queued', 'running', 'cancelling')"
 DUE = f"{OPEN} AND position IS NOT NULL AND (state <> 'queued' OR resumes_at IS NULL OR resumes_at <= now())"
 COLUMNS = """coalesce(former_id, id) AS id, id AS run_id, kind, state, params, phase, done, total, result, position,
  error, requested_by, account, patterns, tries, created_at, started_at, ended_at, expires_at, turn_at"""
-_KEPT = "position IS NOT NULL AND (ended_at IS NULL OR expires_at IS NULL OR expires_at > now())"
-_ONE = f"SELECT {COLUMNS} FROM run WHERE coalesce(former_id, id) = %s AND kind = '{{kind}}' AND {_KEPT}"  # noqa: S608
+KEPT = "position IS NOT NULL AND (ended_at IS NULL OR expires_at IS NULL OR expires_at > now())"
+_ONE = f"SELECT {COLUMNS} FROM run WHERE coalesce(former_id, id) = %s AND kind = '{{kind}}' AND {KEPT}"  # noqa: S608
 _LATEST = f"""
-SELECT {COLUMNS} FROM run WHERE kind = %s AND params @> %s::jsonb AND {_KEPT} ORDER BY created_at DESC, id DESC LIMIT 1
+SELECT {COLUMNS} FROM run WHERE kind = %s AND params @> %s::jsonb AND {KEPT} ORDER BY created_at DESC, id DESC LIMIT 1
 """  # noqa: S608
 
 

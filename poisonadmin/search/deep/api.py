@@ -1,42 +1,22 @@
 """Searches in payloads and headers: `/searches/`."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.message_rows import MessageRow
+from poisonadmin.runs.domain.kinds import RunState
 from poisonadmin.search.deep.commands.requests import cancel_search, request_search
-from poisonadmin.search.deep.domain.states import SearchState
-from poisonadmin.search.deep.queries.searches import SearchRow, ShownHit, first_found, get_search, list_found
+from poisonadmin.search.deep.queries.searches import SearchRow, first_found, get_search, list_found
 from poisonadmin.store.models.lane import AddressStatus
 from poisonadmin.web.api.contract import PAGE, FilterField, Paged, StrictSerializer, Text, contract
 from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView
 
-_INTERNAL = ("requester", "patterns", "reads_payloads", "read", "total", "selection_id")
-
-
-@dataclass(frozen=True)
-class SearchDetail(SearchRow):
-    """A search in payloads and headers. `progress`: what share is read, from 0 to 1. `hits`: how many messages it has
-    found, `archived_hits` of them in the archive; `is_capped`: there may be more. `first`: the newest 50 of them.
-    `selection`: the live ones, frozen when it was completed; null where there are none. `outside_archive`: words that
-    the archive cannot be asked about; where there are any, it was left out.
-    """
-
-    first: list[ShownHit]
-
-
-SEARCH = Shape(
-    "Search",
-    SearchDetail,
-    leave_out=_INTERNAL,
-    kinds={"state": SearchState},
-    also={"progress": float, "selection": str | None},
-)
+SEARCH = Shape("Search", SearchRow, kinds={"state": RunState})
 MESSAGE = Shape("Message", MessageRow, kinds={"state": State, "reason": Reason | None, "address_status": AddressStatus})
 
 
@@ -56,8 +36,8 @@ class SearchView(ApiView):
     def shown(self, search_id: int, status: int = 200) -> Response:
         """Return a search with its first hits."""
         found = get_search(search_id, principal=self.reader)
-        detail = SearchDetail(**vars(found), first=first_found(found, principal=self.reader))
-        return Response(SEARCH.render(detail), status=status)
+        result = replace(found.result, first=first_found(found, principal=self.reader))
+        return Response(SEARCH.render(replace(found, result=result)), status=status)
 
 
 class SearchList(SearchView):

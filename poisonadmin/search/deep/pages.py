@@ -11,8 +11,8 @@ from django_htmx.http import HttpResponseClientRedirect, HttpResponseClientRefre
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.search.deep.commands.requests import SearchEnded, cancel_search, request_search
-from poisonadmin.search.deep.domain.states import SearchState
+from poisonadmin.runs.commands.requests import RunEnded
+from poisonadmin.search.deep.commands.requests import cancel_search, request_search
 from poisonadmin.search.deep.queries.searches import archived_found, get_search, list_found
 from poisonadmin.search.domain.filters import narrowing
 from poisonadmin.web.pages.views import back_to, page
@@ -38,7 +38,7 @@ def begin(request: HttpRequest, principal: Principal) -> HttpResponseBase:
 def live(request: HttpRequest, principal: Principal, search_id: int) -> HttpResponseBase:
     """Render how far a search is and what it has found so far; once it is over, the page is shown anew."""
     search = get_search(search_id, principal=principal)
-    if search.state != SearchState.RUNNING:
+    if search.is_over:
         return HttpResponseClientRefresh()
     found = list_found(search, principal=principal)
     archived = archived_found(search, limit=50)
@@ -52,7 +52,7 @@ def cancel(request: HttpRequest, principal: Principal, search_id: int) -> HttpRe
     """Cancel a search."""
     try:
         cancel_search(search_id, principal=principal)
-    except SearchEnded as error:
+    except RunEnded as error:
         notes.error(request, error.detail)
     return HttpResponseRedirect(back_to(request, reverse("triage")))
 

@@ -1,61 +1,53 @@
-"""Searches are asked for, cancelled, and removed after a day."""
+"""Requests for searches, their cancellation, and the removal of the hits of those that have expired."""
 
-import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from datetime import timedelta
 from zlib import crc32
 
 from django.db import connection, transaction
 
-from poisonadmin.core.commands import audit
 from poisonadmin.core.commands.locks import hold
-from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.core.queries.rows import fetch_values
-from poisonadmin.runs.commands import worker_runs
-from poisonadmin.search.deep.domain.states import SearchState
+from poisonadmin.runs.commands.requests import cancel_run, request_run
+from poisonadmin.runs.domain.kinds import KindName, RunKind, RunState
 from poisonadmin.search.deep.queries.searches import get_search, latest_search
 from poisonadmin.search.deep.queries.terms import clauses_of, plain_of
 from poisonadmin.search.domain.filters import parse_filter, require_values
 from poisonadmin.search.queries.live import compile_filter
 
-KEPT_HOURS = 24
-# Of one account: each may read everything that is stored, and keeps up to `MAX_HITS` rows.
-MAX_RUNNING = 5
-MAX_KEPT = 100
+# `params`: `filter`, parameters of `GET /messages/` with terms that no list takes; `reads_payloads`; `newest`, the id
+# that no message is above. `position`: live messages above `live_above` have been read, from the newest to the oldest,
+# then the archive's files up to the id `file_above`; `wave`, the number of messages to read next. `done` of `total`:
+# ids of live messages, and archived rows. `result`: `hits`, of which `archived_hits` are archived; `is_capped`: there
+# may be more; `outside_archive`, words that the archive cannot be asked about, so that it was left out; `first_hit_at`;
+# `selection`. What is found stands in `search_hit`. An account may read everything that is stored, and keeps up to
+# `MAX_HITS` rows of each search.
+SEARCH = RunKind(
+    KindName.SEARCH,
+    noun="search",
+    audited_as="search.{}",
+    audited_object="search",
+    first_phase="reading payloads and headers",
+    cancelled_by=Permission.CONFIGURE,
+    max_open=5,
+    max_kept=100,
+    kept=timedelta(days=1),
+    slice_seconds=3.0,
+)
 
-_REQUEST = """
-INSERT INTO search (filter, state, requester, requested_by, patterns, reads_payloads, live_above, read, total, hits,
-                    archived_hits, is_capped, outside_archive, requested_at, expires_at)
-SELECT %(filter)s, 'running', %(requester)s, %(by)s, %(patterns)s, %(reads_payloads)s,
-       coalesce((SELECT max(id) FROM message), 0), 0, 0, 0, 0, false, '[]', now(), now() + %(kept)s * interval '1 h'
-RETURNING id
+_NEWEST = "SELECT coalesce(max(id), 0) FROM message"
+# The ids of searches are read one by one, not with every hit.
+_HITS_WITHOUT_SEARCH = """
+WITH RECURSIVE found AS (
+    SELECT min(search_id) AS id FROM search_hit
+    UNION ALL
+    SELECT (SELECT min(search_id) FROM search_hit WHERE search_id > found.id) FROM found WHERE id IS NOT NULL
+)
+DELETE FROM search_hit WHERE search_id IN (
+    SELECT id FROM found EXCEPT SELECT coalesce(former_id, id) FROM run WHERE kind = 'search' AND position IS NOT NULL)
 """
-_CANCEL = "UPDATE search SET state = 'cancelled', ended_at = now() WHERE id = %s AND state = 'running' RETURNING job_id"
-_KEPT = """
-SELECT count(*) FILTER (WHERE state = 'running'), count(*) FROM search WHERE requester = %s AND expires_at > now()
-"""
-_EXPIRED = """
-DELETE FROM search WHERE id IN (
-    SELECT id FROM search WHERE state <> 'running' AND expires_at <= now() ORDER BY id LIMIT 100 FOR UPDATE SKIP LOCKED
-) RETURNING id
-"""
-_HITS = "DELETE FROM search_hit WHERE search_id = ANY(%s)"
-
-
-class TooManySearches(PoisonAdminError):
-    """Raised when an account has too many searches."""
-
-    code = "too_many_searches"
-    status = 429
-
-
-class SearchEnded(PoisonAdminError):
-    """Raised when a search is to be cancelled that is over."""
-
-    code = "search_ended"
-    status = 409
 
 
 def request_search(
@@ -64,7 +56,7 @@ def request_search(
     """Have the payloads and headers searched that a filter (`GET /messages/`, and terms about payloads) leaves.
 
     Return the search's id. `finds_former`: an own search for the same, that runs or is known, is returned instead.
-    Errors: `NotAllowed`, `InvalidFilter`, `TooManySearches`.
+    Errors: `NotAllowed`, `InvalidFilter`, `TooManyRuns`.
     """
     principal.require(Permission.READ)
     require_values(message_filter)
@@ -73,62 +65,26 @@ def request_search(
     compile_filter(plain_of(parsed), principal)  # what cannot be asked is refused now
     if is_deep := parsed.is_deep:
         principal.require(Permission.READ_PAYLOAD)
-    text = json.dumps({name: list(texts) for name, texts in message_filter.items()})
+    asked = {name: list(texts) for name, texts in message_filter.items()}
     with transaction.atomic(), connection.cursor() as cursor:
         hold(cursor, Lock.SEARCHES, lock_key(crc32(principal.person.encode())))
-        former = latest_search(message_filter, principal=principal) if finds_former else None
-        if former is not None and former.state in (SearchState.RUNNING, SearchState.COMPLETED):
+        former = latest_search(asked, principal=principal) if finds_former else None
+        if former is not None and former.state in (RunState.QUEUED, RunState.RUNNING, RunState.SUCCEEDED):
             return former.id
-        _require_room(principal)
-        values: dict[str, Any] = {
-            "filter": text,
-            "requester": principal.person,
-            "by": principal.name,
-            "patterns": json.dumps([list(some) for some in principal.patterns]),
-            "reads_payloads": is_deep,
-            "kept": KEPT_HOURS,
-        }
-        cursor.execute(_REQUEST, values)
-        search_id: int = cursor.fetchone()[0]
-        audit.record(principal.name, "search.requested", "search", str(search_id), details={"filter": json.loads(text)})
-    return search_id
-
-
-def _require_room(principal: Principal) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(_KEPT, [principal.person])
-        running, kept = cursor.fetchone()
-    if running >= MAX_RUNNING:
-        raise TooManySearches(f"{principal.name} has {running} searches that run; wait for one, or cancel one.")
-    if kept >= MAX_KEPT:
-        raise TooManySearches(f"{principal.name} has made {kept} searches; each is removed after {KEPT_HOURS} hours.")
+        params = {"filter": asked, "reads_payloads": is_deep, "newest": fetch_values(_NEWEST)[0]}
+        return request_run(SEARCH, params, principal=principal, details={"filter": asked}).id
 
 
 def cancel_search(search_id: int, *, principal: Principal) -> None:
     """End the search; what it has found stays listed, without a selection. Others' are cancelled by administrators.
 
-    Errors: `NotAllowed`, `NotFound`, `SearchEnded`.
+    Errors: `NotAllowed`, `NotFound`, `RunEnded`.
     """
-    found = get_search(search_id, principal=principal)
-    if found.requester != principal.person and not principal.may(Permission.CONFIGURE):
-        raise NotAllowed(f"Search {search_id} was asked for by {found.requested_by}.")
-    with transaction.atomic():
-        cancelled = fetch_values(_CANCEL, [search_id])
-        if not cancelled:
-            raise SearchEnded(f"Search {search_id} is over; nothing was done.")
-        if cancelled[0] is not None:
-            worker_runs.cancel(cancelled[0])
-        audit.record(principal.name, "search.cancelled", "search", str(search_id))
+    get_search(search_id, principal=principal)
+    cancel_run(SEARCH, search_id, principal=principal)
 
 
-def remove_expired_searches() -> int:
-    """Remove the searches that ended and whose day is over; return how many."""
-    removed = 0
-    while True:
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(_EXPIRED)
-            gone = [row[0] for row in cursor.fetchall()]
-            cursor.execute(_HITS, [gone])
-        removed += len(gone)
-        if not gone:
-            return removed
+def remove_hits_without_search() -> None:
+    """Remove the hits of searches that are removed."""
+    with connection.cursor() as cursor:
+        cursor.execute(_HITS_WITHOUT_SEARCH)

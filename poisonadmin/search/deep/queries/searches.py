@@ -5,24 +5,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, window
-from poisonadmin.core.queries.rows import bounded, fetch, fetch_by_id, fetch_one
+from poisonadmin.core.queries.rows import bounded, fetch, fetch_one
 from poisonadmin.core.queries.sql import Sql
 from poisonadmin.messages.queries.message_rows import COLUMNS, JOINS, MessageRow
-from poisonadmin.search.deep.domain.states import SearchState
+from poisonadmin.runs.domain.kinds import KindName
+from poisonadmin.runs.queries.runs import COLUMNS as RUN_COLUMNS
+from poisonadmin.runs.queries.runs import KEPT, RunFields, StoredRun, find_run
 
 SHOWN = 50
-_COLUMNS = """
-SELECT id, filter, state, requester, requested_by, patterns, reads_payloads, read, total, hits, archived_hits,
-       is_capped, outside_archive, selection_id, error, requested_at, first_hit_at, ended_at, expires_at
-FROM search WHERE (state = 'running' OR expires_at > now())
-"""
-_SELECT = f"{_COLUMNS} AND id = %s"
-_LATEST = f"{_COLUMNS} AND requester = %s AND filter = %s AND patterns = %s ORDER BY id DESC LIMIT 1"
+# The result of a search before anything is found.
+NOTHING_FOUND: Mapping[str, Any] = {
+    "hits": 0,
+    "archived_hits": 0,
+    "is_capped": False,
+    "outside_archive": [],
+    "first_hit_at": None,
+    "selection": None,
+}
+_LATEST = f"""
+SELECT {RUN_COLUMNS} FROM run WHERE kind = '{KindName.SEARCH}' AND account = %s AND params -> 'filter' = %s::jsonb
+    AND patterns = %s::jsonb AND {KEPT} ORDER BY created_at DESC, id DESC LIMIT 1
+"""  # noqa: S608
 _ARCHIVED = """
 SELECT message_id AS id, archived ->> 'message_id' AS message_id, archived ->> 'address' AS address,
        archived ->> 'state' AS state, (archived ->> 'received_at')::timestamptz AS received_at, true AS archived
@@ -51,43 +60,28 @@ class ShownHit:
 
 
 @dataclass(frozen=True)
-class SearchRow:
-    """A search. `hits`: how many messages it has found, `archived_hits` of them in the archive; `is_capped`: there may
-    be more. `selection`: the live ones, frozen, once it has COMPLETED; None where there are none. `outside_archive`:
-    the archive was left out, because it cannot be asked about these words.
+class SearchResult:
+    """The hits of a search so far. `hits`: how many messages, `archived_hits` of them in the archive; `is_capped`:
+    there may be more. `outside_archive`: words that the archive cannot be asked about; where there are any, it was left
+    out. `selection`: the live hits, frozen when the search succeeded; null where there are none. `first`: the newest
+    50.
     """
 
-    id: int
-    filter: Mapping[str, list[str]]
-    state: str
-    requester: str
-    requested_by: str
-    patterns: Sequence[Sequence[str]]
-    reads_payloads: bool
-    read: int
-    total: int
     hits: int
     archived_hits: int
     is_capped: bool
     outside_archive: Sequence[str]
-    selection_id: int | None
-    error: str | None
-    requested_at: datetime
     first_hit_at: datetime | None
-    ended_at: datetime | None
-    expires_at: datetime
+    selection: str | None
+    first: Sequence[ShownHit] = ()
 
-    @property
-    def selection(self) -> str | None:
-        """The id of the selection."""
-        return None if self.selection_id is None else str(self.selection_id)
 
-    @property
-    def progress(self) -> float:
-        """The share that is read, from 0 to 1."""
-        if self.state == SearchState.COMPLETED:
-            return 1.0
-        return round(min(self.read / self.total, 0.999), 3) if self.total else 0.0
+@dataclass(frozen=True)
+class SearchRow(RunFields):
+    """A search in payloads and headers. `done` of `total`: ids of live messages, and archived rows, that are read."""
+
+    filter: Mapping[str, list[str]]
+    result: SearchResult
 
 
 def get_search(search_id: int, *, principal: Principal) -> SearchRow:
@@ -96,18 +90,28 @@ def get_search(search_id: int, *, principal: Principal) -> SearchRow:
     What is in scope now was in scope of who asked: his hits, and how many there are, tell of nothing else.
     """
     principal.require(Permission.READ)
-    found = fetch_by_id(SearchRow, _SELECT, search_id)
-    if found is None or not (principal.sees_everything or _scope(principal) == [list(some) for some in found.patterns]):
+    run = find_run(KindName.SEARCH, search_id)
+    if run is None or not (principal.sees_everything or _scope(principal) == [list(some) for some in run.patterns]):
         raise NotFound(f"There is no search {search_id}.")
-    if found.reads_payloads:
+    if run.params["reads_payloads"]:
         principal.require(Permission.READ_PAYLOAD)
-    return found
+    return _row(run)
 
 
 def latest_search(message_filter: Mapping[str, Sequence[str]], *, principal: Principal) -> SearchRow | None:
     """Return the newest search of one's own for the same filter, made in the same scope; None for none."""
-    text = json.dumps({name: list(texts) for name, texts in message_filter.items()})
-    return fetch_one(SearchRow, _LATEST, [principal.person, text, json.dumps(_scope(principal))])
+    asked = {name: list(texts) for name, texts in message_filter.items()}
+    values = [principal.person, json.dumps(asked), json.dumps(_scope(principal))]
+    run = fetch_one(StoredRun, _LATEST, values)
+    return None if run is None else _row(run)
+
+
+def _row(run: StoredRun) -> SearchRow:
+    found = {**NOTHING_FOUND, **(run.result or {})}
+    first_hit_at, selection = found["first_hit_at"], found["selection"]
+    found["first_hit_at"] = None if first_hit_at is None else datetime.fromisoformat(first_hit_at)
+    found["selection"] = None if selection is None else str(selection)
+    return SearchRow(**run.shown, filter=run.params["filter"], result=SearchResult(**found))
 
 
 def _scope(principal: Principal) -> list[list[str]]:
@@ -143,4 +147,4 @@ def list_found(
     )
     with bounded():
         rows = fetch(MessageRow, found)
-    return page.page(rows, lambda: Count(search.hits - search.archived_hits, capped=False))
+    return page.page(rows, lambda: Count(search.result.hits - search.result.archived_hits, capped=False))
