@@ -7,13 +7,7 @@ from rest_framework.response import Response
 
 from poisonadmin.alerts.commands import rules as commands
 from poisonadmin.alerts.domain.kinds import AlertDeliveryState, AlertKind, ChannelKind
-from poisonadmin.alerts.domain.rules import (
-    MAX_NAME_CHARS,
-    MAX_PATTERNS,
-    MAX_REPEAT_MINUTES,
-    MAX_SEARCH_CHARS,
-    AlertRuleFields,
-)
+from poisonadmin.alerts.domain.rules import AlertRuleFields
 from poisonadmin.alerts.queries.alerts import (
     AlertDeliveryRow,
     AlertRow,
@@ -24,15 +18,14 @@ from poisonadmin.alerts.queries.alerts import (
 )
 from poisonadmin.alerts.queries.rules import AlertRuleRow, get_alert_rule, list_alert_rules
 from poisonadmin.core.domain.access import Permission
-from poisonadmin.core.domain.addresses import ANY_WORDS, MAX_ADDRESS_CHARS
 from poisonadmin.core.domain.errors import NEW
-from poisonadmin.web.api.contract import PAGE, Paged, StrictSerializer, Text, choice, contract, identifier
+from poisonadmin.core.domain.settings import settings_of
+from poisonadmin.web.api.contract import PAGE, Paged, choice, contract, identifier
 from poisonadmin.web.api.routes import route
+from poisonadmin.web.api.setting_inputs import SettingsInput
 from poisonadmin.web.api.shape import Shape, whole_list
 from poisonadmin.web.api.view import ApiView, shown
 
-MAX_RECIPIENTS = 20
-MAX_RECIPIENT_CHARS = 2048
 ALERT = Shape(
     "Alert",
     AlertRow,
@@ -55,7 +48,7 @@ NEW_ALERT_RULE = {
 SECRET = {"type": "object", "properties": {"secret": {"type": "string"}}, "required": ["secret"]}
 
 
-class AlertRuleInput(StrictSerializer):
+class AlertRuleInput(SettingsInput):
     """`limits`: minutes by kind, for `group_grows_again`, `oldest_undecided`, `overdue_deliveries` and
     `source_unreachable`. `search`: words of the search box, which narrow `oldest_undecided`. `to`: one URL for a
     webhook, mail addresses for e-mail.
@@ -64,28 +57,14 @@ class AlertRuleInput(StrictSerializer):
     too.
     """
 
-    kinds = serializers.ListField(child=Text(max_length=32), min_length=1, max_length=len(AlertKind))
-    addresses = serializers.ListField(
-        child=Text(max_length=MAX_ADDRESS_CHARS), required=False, default=[ANY_WORDS], max_length=MAX_PATTERNS
-    )
+    settings = settings_of(AlertRuleFields, but=("name", "channel"))
     limits = serializers.DictField(child=serializers.IntegerField(), required=False, default=dict)
-    search = Text(max_length=MAX_SEARCH_CHARS, required=False, default="", allow_blank=True)
-    to = serializers.ListField(child=Text(max_length=MAX_RECIPIENT_CHARS), min_length=1, max_length=MAX_RECIPIENTS)
-    quiet_from = Text(max_length=5, required=False, allow_null=True, default=None)
-    quiet_until = Text(max_length=5, required=False, allow_null=True, default=None)
-    time_zone = Text(max_length=64, required=False, default="UTC")
-    repeat_minutes = serializers.IntegerField(
-        min_value=1, max_value=MAX_REPEAT_MINUTES, required=False, default=AlertRuleFields.repeat_minutes
-    )
-    send_resolved = serializers.BooleanField(required=False, default=True)
-    is_enabled = serializers.BooleanField(required=False, default=True)
 
 
 class NewAlertRuleInput(AlertRuleInput):
     """With its name and its channel, which stay."""
 
-    name = Text(max_length=MAX_NAME_CHARS)
-    channel = serializers.ChoiceField(choices=[str(kind) for kind in ChannelKind])
+    settings = settings_of(AlertRuleFields)
 
 
 class AlertList(ApiView):

@@ -1,9 +1,9 @@
 """Alerts: what was reported and how that was sent, and the rules."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
-from django import forms
 from django.contrib import messages as notes
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
@@ -13,14 +13,16 @@ from django.views.decorators.http import require_POST
 from poisonadmin.alerts.channels.registry import CHANNELS
 from poisonadmin.alerts.commands import rules as commands
 from poisonadmin.alerts.domain.kinds import KINDS, AlertKind, ChannelKind
-from poisonadmin.alerts.domain.rules import MAX_NAME_CHARS, MAX_SEARCH_CHARS, AlertRuleFields
+from poisonadmin.alerts.domain.rules import MAX_NAME_CHARS, AlertRuleFields
 from poisonadmin.alerts.queries.alerts import AlertState, get_alert_delivery, list_alerts
 from poisonadmin.alerts.queries.rules import AlertRuleRow, get_alert_rule, list_alert_rules
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.filter_values import InvalidFilter, number
-from poisonadmin.web.pages.forms import StoredForm, TextField, drawn, lines_of, saved_or_shown, ticks, whole_number
+from poisonadmin.core.domain.settings import Setting, settings_of
+from poisonadmin.web.pages.forms import saved_or_shown, ticks, whole_number
+from poisonadmin.web.pages.setting_fields import SettingsForm
 from poisonadmin.web.pages.sidebar import Section, SidebarEntry
 from poisonadmin.web.pages.views import page, pager
 
@@ -32,7 +34,10 @@ _NOTES = {
 }
 
 
-class AlertRuleForm(StoredForm):
+_SETTINGS = settings_of(AlertRuleFields)
+
+
+class AlertRuleForm(SettingsForm):
     """An alert rule. For each kind a box to tick, and its limit where it has one."""
 
     object_type = "alert_rule"
@@ -44,37 +49,14 @@ class AlertRuleForm(StoredForm):
         ("Narrowed to", "addresses matching"),
     )
     rest = "When it sends"
-    name = TextField("Name", most=MAX_NAME_CHARS, needed=True)
-    is_enabled = ticks("Switched on", initial=True)
-    channel = forms.ChoiceField(
-        choices=[(str(kind), channel.words) for kind, channel in CHANNELS.items()], **drawn("Channel", choices=[])
-    )
-    to = lines_of(
-        "Sends to",
-        rows=2,
-        needed=True,
-        hint="https://hooks.example.org/poisonadmin",
-        note="; ".join(f"{channel.words}: {channel.to_words}" for channel in CHANNELS.values()) + ".",
-    )
-    addresses = lines_of(
-        "Address patterns, one a line", rows=2, initial=[ANY_WORDS], needed=True, note="# is every address."
-    )
-    matching = TextField(
-        "Search",
-        most=MAX_SEARCH_CHARS,
-        hint='header.client-version:"4.2.0"',
-        note="Words of the search box; with this, a rule reports old undecided messages that match, and nothing else.",
-    )
-    repeat_minutes = whole_number(
-        "At most once in minutes",
-        initial=AlertRuleFields.repeat_minutes,
-        needed=True,
-        note="For alerts of one kind on the same group, address or source.",
-    )
-    send_resolved = ticks("Send also when an alert is resolved", initial=True)
-    quiet_from = TextField("Quiet from", hint="22:00", note="Empty: never quiet.")
-    quiet_until = TextField("Quiet until", hint="06:00", note="What is still open then is sent together.")
-    time_zone = TextField("Time zone", initial="UTC", needed=True, note="Such as Europe/Berlin.")
+    settings: ClassVar[Mapping[str, Setting]] = {
+        **settings_of(AlertRuleFields, but=("kinds", "limits", "search")),
+        "channel": replace(_SETTINGS["channel"], words={kind: channel.words for kind, channel in CHANNELS.items()}),
+        "to": replace(
+            _SETTINGS["to"], note=f"{'; '.join(f'{one.words}: {one.to_words}' for one in CHANNELS.values())}."
+        ),
+        "matching": _SETTINGS["search"],
+    }
 
     def __init__(
         self,
@@ -97,25 +79,12 @@ class AlertRuleForm(StoredForm):
             self.initial["matching"] = row.search
 
     def rule(self) -> AlertRuleFields:
-        """Return the rule as typed; what cannot be read may be anything."""
-        typed = self.cleaned_data
+        """Return the rule as typed."""
+        typed, values = self.cleaned_data, self.values()
         kinds = [str(kind) for kind in KINDS if typed.get(f"on_{kind}")]
         limits = {kind: typed[name] for kind in kinds if typed.get(name := f"limit_{kind}") is not None}
-        return AlertRuleFields(
-            name=typed.get("name", ""),
-            kinds=kinds,
-            channel=typed.get("channel", ""),
-            to=typed.get("to") or [],
-            addresses=typed.get("addresses") or [],
-            limits=limits,
-            search=typed.get("matching", ""),
-            quiet_from=typed.get("quiet_from") or None,
-            quiet_until=typed.get("quiet_until") or None,
-            time_zone=typed.get("time_zone", ""),
-            send_resolved=typed.get("send_resolved", False),
-            repeat_minutes=typed.get("repeat_minutes") or 0,
-            is_enabled=typed.get("is_enabled", False),
-        )
+        search = values.pop("matching")
+        return AlertRuleFields(**values, kinds=kinds, limits=limits, search=search)
 
     def check(self) -> None:
         """Raise what the command would refuse."""

@@ -7,16 +7,20 @@ from rest_framework.response import Response
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS, optional
 from poisonadmin.core.domain.access import Permission
-from poisonadmin.core.domain.addresses import ANY_WORDS, MAX_ADDRESS_CHARS
+from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.domain.errors import NEW
 from poisonadmin.core.domain.names import mistake_in
+from poisonadmin.core.domain.settings import settings_of
 from poisonadmin.destinations import queries as destinations
 from poisonadmin.destinations.commands import delete_destination, save_destination, set_destination_enabled
-from poisonadmin.destinations.domain.names_and_rates import MAX_NAME_CHARS, RATES_PER_SECOND
+from poisonadmin.destinations.domain.destination import MAX_NAME_CHARS, DestinationSettings
+from poisonadmin.destinations.domain.handler_config import HANDLER
+from poisonadmin.destinations.domain.http_config import HTTP
 from poisonadmin.destinations.queries import DestinationRow
 from poisonadmin.store.models.destination import DESTINATION_KINDS
-from poisonadmin.web.api.contract import PAGE, JsonObject, Paged, ReasonInput, StrictSerializer, Text, contract
+from poisonadmin.web.api.contract import PAGE, JsonObject, Paged, ReasonInput, Text, contract
 from poisonadmin.web.api.routes import route
+from poisonadmin.web.api.setting_inputs import SettingsInput
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView, shown
 
@@ -28,24 +32,20 @@ def _printable(name: str) -> None:
         raise serializers.ValidationError(f"The name {mistake}.")
 
 
-class DestinationInput(StrictSerializer):
+class DestinationInput(SettingsInput):
     __doc__ = (
-        "`config` for http:"
-        " `{url, method?, headers?, timeout_ms?, concurrency?, verify_tls?, copy_headers?, crash_on?}`; for handler:"
-        ' `{callable: "module:function", memory_mb?, cpu_seconds?, timeout_ms?, concurrency?}`, the module in one of'
+        f"`config` for http: `{{url, {optional(HTTP[1:])}}}`; for handler:"
+        f' `{{callable: "module:function", {optional(HANDLER[1:])}}}`, the module in one of'
         " the directories of POISONADMIN_HANDLER_PATH; "
         + "; ".join(f"for {kind.name}: `{{url, {optional(kind.destination)}}}`" for kind in BROKERS.values())
         + ". `secrets` are headers for http, `{username, password}` for a broker, write-only."
         " `owner`: the pattern of the addresses that it is kept for, `#` by default."
     )
 
-    owner = Text(max_length=MAX_ADDRESS_CHARS, required=False, allow_null=True, default=None)
+    settings = settings_of(DestinationSettings, but=("name",))
     kind = serializers.ChoiceField(choices=DESTINATION_KINDS)
     config = JsonObject()
     secrets = JsonObject(required=False, allow_null=True, default=None)
-    max_rate_per_second = serializers.FloatField(
-        required=False, allow_null=True, default=None, min_value=RATES_PER_SECOND[0], max_value=RATES_PER_SECOND[1]
-    )
 
 
 class NewDestinationInput(DestinationInput):

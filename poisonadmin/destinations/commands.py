@@ -6,16 +6,17 @@ from functools import partial
 from typing import Any
 
 from django.db import connection, transaction
-from django.db.models.functions import Now
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.brokers.domain.brokers import may_keep_login, validate_broker_destination, validate_login
-from poisonadmin.core.commands import audit, locks
+from poisonadmin.core.commands import audit, configured, locks
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
-from poisonadmin.core.domain.addresses import ANY_WORDS, InvalidAddress, validate_pattern
-from poisonadmin.core.domain.errors import NEW, PoisonAdminError, all_checked, require_version
+from poisonadmin.core.domain.addresses import ANY_WORDS, validate_pattern
+from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
+from poisonadmin.core.domain.settings import checked
 from poisonadmin.core.domain.ssrf import guard_from
+from poisonadmin.destinations.domain.destination import DestinationSettings
 from poisonadmin.destinations.domain.handler_config import handler_directories, require_module, validate_handler_config
 from poisonadmin.destinations.domain.http_config import (
     InvalidDestination,
@@ -23,42 +24,23 @@ from poisonadmin.destinations.domain.http_config import (
     validate_headers,
     validate_http_config,
 )
-from poisonadmin.destinations.domain.names_and_rates import validate_name, validate_rate
 from poisonadmin.policies.commands import destination_named, require_in_scope, route_addresses
 from poisonadmin.store.models.destination import Destination, DestinationKind
 from poisonadmin.store.models.policy import PolicyRow
 
 
-def checked_destination(
-    name: str,
-    *,
-    kind: str,
-    config: Mapping[str, Any],
-    secrets: Mapping[str, Any] | None,
-    max_rate_per_second: float | None,
-    owner: str | None = None,
-) -> dict[str, Any]:
-    """Return name, owner as given, configuration, secrets and limit as they are stored.
+def checked_destination(settings: DestinationSettings) -> DestinationSettings:
+    """Return the settings as they are stored.
 
     A handler's module is looked for, and not imported: only a sandbox ever does that.
     Errors: `InvalidDestination`.
     """
-    return all_checked(
-        {
-            "name": lambda: validate_name(name),
-            "owner": lambda: None if owner is None else _checked_owner(owner),
-            "config": lambda: _CHECKS[kind](config),
-            "secrets": lambda: None if secrets is None else _checked_secrets(kind, secrets),
-            "max_rate_per_second": lambda: validate_rate(max_rate_per_second),
-        }
-    )
-
-
-def _checked_owner(owner: str) -> str:
-    try:
-        return validate_pattern(owner)
-    except InvalidAddress as error:
-        raise InvalidDestination("owner", error.detail) from None
+    kind, secrets = settings.kind, settings.secrets
+    instead = {
+        "config": lambda: _CHECKS[kind](settings.config),
+        "secrets": lambda: None if secrets is None else _checked_secrets(kind, secrets),
+    }
+    return checked(settings, InvalidDestination, instead=instead)
 
 
 def _checked_secrets(kind: str, secrets: Mapping[str, Any]) -> dict[str, str]:
@@ -118,49 +100,36 @@ class InUse(PoisonAdminError):
 
 
 def save_destination(
-    name: str,
-    *,
-    kind: str,
-    config: Mapping[str, Any],
-    secrets: Mapping[str, str] | None,
-    max_rate_per_second: float | None,
-    principal: Principal,
-    owner: str | None = None,
-    expected_version: int | None = None,
+    name: str, *, principal: Principal, expected_version: int | None = None, **settings: Any
 ) -> Destination:
     """Create or replace a destination. `secrets` None keeps those it has; a handler has none.
 
-    `owner`: the pattern of the addresses that it is kept for; None keeps what it has, `#` where it is new.
+    `settings`: those of `DestinationSettings`.
     Errors: `NotAllowed`, `NotFound`, `InvalidAddress`, `InvalidDestination`, `AlreadyExists`, `PreconditionFailed`.
     """
     principal.require(Permission.CONFIGURE)
-    if owner is not None:
+    if (owner := settings.get("owner")) is not None:
         principal.require_cover(validate_pattern(owner))
-    values = checked_destination(
-        name, owner=owner, kind=kind, config=config, secrets=secrets, max_rate_per_second=max_rate_per_second
-    )
-    with transaction.atomic(), connection.cursor() as cursor:
-        locks.hold(cursor, Lock.CONFIGURATION)  # two who create the same name at once must not replace one another
-        before = Destination.objects.select_for_update().filter(name=name).first()
+    values = checked_destination(DestinationSettings(name=name, **settings))
+
+    def write(before: Destination | None) -> dict[str, Any]:
         if before is None:
-            principal.require_cover(owner or ANY_WORDS)
-        elif expected_version != NEW:
-            require_in_scope(before, name, principal)
-        require_version(f"destination {name}", before, expected_version)
-        _require_code_of_ours(principal, kind, before)
-        if values["secrets"] is None:
-            values["secrets"] = _kept_secrets(before, kind, values["config"])
-        values |= {
-            "owner": owner or (before.owner if before else ANY_WORDS),
-            "kind": kind,
-            "version": before.version + 1 if before else 1,
-            "updated_at": Now(),
-        }
-        row, _ = Destination.objects.update_or_create(name=name, defaults=values)
-        details = {"owner": row.owner, "config": row.config}
-        audit.record(principal.name, "destination.saved", "destination", name, details=details)
-    row.refresh_from_db()
-    return row
+            principal.require_cover(values.owner or ANY_WORDS)
+        _require_code_of_ours(principal, values.kind, before)
+        secrets = values.secrets
+        if secrets is None:
+            secrets = _kept_secrets(before, values.kind, values.config)
+        return {**vars(values), "secrets": secrets, "owner": values.owner or (before.owner if before else ANY_WORDS)}
+
+    return configured.save(
+        Destination,
+        {"name": name},
+        write,
+        principal=principal,
+        expected_version=expected_version,
+        audited=("owner", "config"),
+        require_seen=lambda row: require_in_scope(row, name, principal),
+    )
 
 
 def delete_destination(name: str, *, principal: Principal) -> None:

@@ -7,11 +7,10 @@ from typing import Any
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.destination_ids import destinations_seen
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import Versioned, fetch, fetch_one
+from poisonadmin.core.queries.rows import Versioned, fetch, fetch_one, known
 from poisonadmin.core.queries.sql import Sql
 
 _KEY = Key(("d.name",), (str,), descending=False)
@@ -62,9 +61,7 @@ def get_destination(name: str, *, principal: Principal) -> DestinationRow:
     found = None
     if "\x00" not in name:
         found = fetch_one(DestinationRow, _in_scope(principal) + Sql("AND d.name = {name}", name=name))
-    if found is None:
-        raise NotFound(f"There is no destination {name[:100]}.")
-    return found
+    return known(found, f"destination {name[:100]}")
 
 
 @dataclass(frozen=True)

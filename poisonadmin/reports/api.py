@@ -12,9 +12,11 @@ from rest_framework.response import Response
 from poisonadmin.alerts.domain.kinds import ChannelKind
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.core.domain.errors import NEW
+from poisonadmin.core.domain.settings import settings_of
 from poisonadmin.reports.commands import requests, saved
 from poisonadmin.reports.domain.asked import AskedReport, Period, ReportFormat, ReportState, asked_report
 from poisonadmin.reports.domain.kinds import PeriodBy, ReportKind
+from poisonadmin.reports.domain.saved import SavedReportSettings
 from poisonadmin.reports.queries.reports import ReportRow, get_report, list_reports
 from poisonadmin.reports.queries.rows import ReportRows
 from poisonadmin.reports.queries.saved import SavedReportRow, get_saved_report, list_saved_reports
@@ -32,11 +34,12 @@ from poisonadmin.web.api.contract import (
 )
 from poisonadmin.web.api.rendering import TakeAny
 from poisonadmin.web.api.routes import route
+from poisonadmin.web.api.setting_inputs import SettingsInput
 from poisonadmin.web.api.shape import Shape, whole_list
 from poisonadmin.web.api.view import ApiView, shown
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NewSavedReport(SavedReportRow):
     """A saved report that was just made. `secret`: of its webhook, which is not shown again."""
 
@@ -168,29 +171,21 @@ SAVED_REPORT = Shape("SavedReport", SavedReportRow, kinds={"channel": ChannelKin
 NEW_SAVED_REPORT = Shape("NewSavedReport", NewSavedReport, kinds={"channel": ChannelKind | None})
 
 
-class SavedReportFields(StrictSerializer):
+class SavedReportFields(SettingsInput):
     """`report`: as for `POST /reports/`. With `days` its period is so many whole days before a run.
 
     `schedule`: five cron fields, in the report's time zone; null: it runs on request only. `channel`, `to`: who is told
     when a run of the schedule is ready.
     """
 
+    settings = settings_of(SavedReportSettings, but=("name",))
     report = AskedReportInput()
-    days = serializers.IntegerField(
-        min_value=1, max_value=saved.MAX_DAYS, required=False, allow_null=True, default=None
-    )
-    schedule = Text(max_length=saved.MAX_SCHEDULE_CHARS, required=False, allow_null=True, default=None)
-    is_shared = serializers.BooleanField(required=False, default=False)
-    channel = serializers.ChoiceField(
-        choices=[str(one) for one in ChannelKind], required=False, allow_null=True, default=None
-    )
-    to = serializers.ListField(child=Text(max_length=2000), required=False, default=list, max_length=20)
 
 
 class SavedReportInput(SavedReportFields):
     """A saved report with its name."""
 
-    name = Text(max_length=saved.MAX_NAME_CHARS)
+    settings = settings_of(SavedReportSettings)
 
 
 class SavedReportView(ApiView):

@@ -6,13 +6,14 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.settings import settings_of
 from poisonadmin.rules.commands import dry_runs, table
-from poisonadmin.rules.commands.table import MAX_NAME_CHARS, MAX_NOTE_CHARS, RuleFields
-from poisonadmin.rules.domain.rules import Stage
+from poisonadmin.rules.domain.rules import RuleFields, Stage
 from poisonadmin.rules.queries import rules as queries
 from poisonadmin.runs.domain.kinds import RunState
-from poisonadmin.web.api.contract import JsonObject, Moment, ReasonInput, StrictSerializer, Text, choice, contract
+from poisonadmin.web.api.contract import JsonObject, Moment, ReasonInput, StrictSerializer, choice, contract
 from poisonadmin.web.api.routes import route
+from poisonadmin.web.api.setting_inputs import SettingsInput
 from poisonadmin.web.api.shape import Shape, whole_list
 from poisonadmin.web.api.view import ApiView, shown
 
@@ -20,14 +21,12 @@ RULE = Shape("Rule", queries.RuleRow, kinds={"stage": Stage})
 DRY_RUN = Shape("DryRun", queries.DryRunRow, kinds={"state": RunState})
 
 
-class RuleInput(StrictSerializer):
+class RuleInput(SettingsInput):
     """A rule; docs/use/rules.md lists what `match` and `action` may hold. `owner`: by default who saves it."""
 
-    name = Text(max_length=MAX_NAME_CHARS)
+    settings = settings_of(RuleFields)
     match = JsonObject(required=False, default=dict)
     action = JsonObject()
-    note = Text(max_length=MAX_NOTE_CHARS, required=False, allow_blank=True, default="")
-    owner = Text(max_length=255, required=False, allow_null=True, default=None)
     ends_at = Moment(required=False, allow_null=True, default=None)
 
 

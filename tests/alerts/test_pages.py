@@ -46,7 +46,7 @@ def test_a_rule_is_saved_as_typed_and_its_secret_is_shown_once(admin: Client) ->
     [secret] = re.findall(r"whsec_[A-Za-z0-9+/=]+", answer.content.decode())
     assert (answer.status_code, row.secrets) == (200, [secret])
     assert (row.kinds, row.limits) == (["new_group", "oldest_undecided"], {"oldest_undecided": 90})
-    assert (row.addresses, row.send_to) == (["orders.#", "parked"], ["https://hooks.example.org/in"])
+    assert (row.addresses, row.to) == (["orders.#", "parked"], ["https://hooks.example.org/in"])
     assert (row.quiet_from, row.quiet_until, row.time_zone) == ("22:00", "06:00", "Europe/Berlin")
     path = f"/alerts/rules/{row.id}/"
     shown = admin.get(path).content.decode()

@@ -138,7 +138,8 @@ def test_mistakes_are_named(make_rule: MakeRule) -> None:
 
 def test_who_may_not_read_payloads_saves_no_search_in_them() -> None:
     without = replace(SYSTEM, permissions=SYSTEM.permissions - {Permission.READ_PAYLOAD})
-    fields = AlertRuleFields("r", ["oldest_undecided"], "webhook", ["https://hooks.example.org/in"])
+    to = ["https://hooks.example.org/in"]
+    fields = AlertRuleFields(name="r", kinds=["oldest_undecided"], channel="webhook", to=to)
     with pytest.raises(NotAllowed):
         save_alert_rule(replace(fields, search="payload:7"), principal=without)
     assert save_alert_rule(replace(fields, search="header.a:7"), principal=without)[0].search == "header.a:7"

@@ -145,8 +145,8 @@ def test_a_forbidden_address_behind_a_name_or_a_stored_url_is_never_reached(
 ) -> None:
     rule = make_rule(to=[receiver.url.replace("127.0.0.1", "localhost")])
     monkeypatch.setenv("POISONADMIN_ALLOW_LOOPBACK", "0")
-    for url in (rule.send_to[0], receiver.url):
-        AlertRule.objects.update(send_to=[url])
+    for url in (rule.to[0], receiver.url):
+        AlertRule.objects.update(to=[url])
         send_test(rule.id, principal=SYSTEM)
         send.send_due(post, only_tests=True)
         assert "loopback" in AlertDelivery.objects.latest("id").log[-1]["text"]
@@ -251,7 +251,7 @@ def test_what_a_rule_held_is_not_sent_once_it_is_switched_off(make_rule: MakeRul
     rule = make_rule()
     take_dead()
     record_alerts()
-    fields = AlertRuleFields(name=rule.name, kinds=rule.kinds, channel="webhook", to=rule.send_to, is_enabled=False)
+    fields = AlertRuleFields(name=rule.name, kinds=rule.kinds, channel="webhook", to=rule.to, is_enabled=False)
     save_alert_rule(fields, principal=SYSTEM)
     tick()
     assert (AlertDelivery.objects.get().state, receiver.requests) == ("dropped", [])

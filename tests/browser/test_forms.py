@@ -5,7 +5,8 @@ from playwright.sync_api import expect
 
 from poisonadmin.core.domain.access import SYSTEM, Role
 from poisonadmin.policies.commands import save_policy
-from poisonadmin.rules.commands.table import RuleFields, create_rule
+from poisonadmin.rules.commands.table import create_rule
+from poisonadmin.rules.domain.rules import RuleFields
 from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.intake import Source
@@ -77,7 +78,7 @@ def test_a_conflict_keeps_what_was_typed_and_leads_out(visit: Visit) -> None:
 
 def test_a_rule_s_page_follows_its_dry_run_and_keeps_the_reason(visit: Visit) -> None:
     Access.objects.update(role=Role.ADMIN)
-    fields = RuleFields("no orders", {"address": "orders.#"}, {"do": "reject"})
+    fields = RuleFields(name="no orders", match={"address": "orders.#"}, action={"do": "reject"})
     rule = create_rule("before", fields, principal=SYSTEM)
     page = visit.open(f"/rules/{rule.id}/")
     page.get_by_role("button", name="Dry run").click()

@@ -137,6 +137,37 @@ assert ATTEMPTS.by_name["answered_by"].type == pa.string()
 assert Attempt._meta.get_field("answered_by").max_length == 40
 """,
 )
+FIELD = Recipe(
+    "A configuration field",
+    2,
+    (
+        Insertion(
+            "poisonadmin/decisions/restart_jobs/domain/restart_job.py",
+            '    is_enabled: bool = settings.switch("Switched on: run by the schedule", default=False)',
+            '    is_urgent: bool = settings.switch("Before all others", default=False)',
+        ),
+        Insertion(
+            "poisonadmin/store/models/restart_job.py",
+            "    canary = models.BooleanField(db_default=False)",
+            "    is_urgent = models.BooleanField(db_default=False)",
+        ),
+    ),
+    """
+import django; django.setup()
+from poisonadmin.core.domain.settings import settings_of
+from poisonadmin.decisions.restart_jobs.api import RESTART_JOB, RestartJobInput
+from poisonadmin.decisions.restart_jobs.domain.restart_job import RestartJobSettings
+from poisonadmin.decisions.restart_jobs.pages import RestartJobForm
+from poisonadmin.decisions.restart_jobs.queries.restart_jobs import _SELECT
+from poisonadmin.store.models.restart_job import RestartJob
+assert RestartJobInput().fields["is_urgent"].default is False
+assert RESTART_JOB.schema["properties"]["is_urgent"] == {"type": "boolean"}
+sections = dict(RestartJobForm().sections())
+assert "Before all others" in [field.label for field in sections["When it runs"]]
+assert "job.is_urgent" in _SELECT
+assert set(settings_of(RestartJobSettings)) <= {column.name for column in RestartJob._meta.fields}
+""",
+)
 SETTING = Recipe(
     "A policy setting",
     2,
@@ -148,18 +179,19 @@ SETTING = Recipe(
         ),
         Insertion(
             "poisonadmin/policies/domain/settings.py",
-            '        "fail_non_delivered": _boolean,',
-            '        "longest_outage": _delay,',
+            '        "fail_non_delivered": _FLAG,',
+            '        "longest_outage": _DELAY,',
         ),
     ),
     """
 from poisonadmin.policies.domain.resolution import PolicySpec, resolve
-from poisonadmin.policies.queries.values import kinds, values_in_force
+from poisonadmin.policies.domain.settings import SETTINGS
+from poisonadmin.policies.queries.values import values_in_force
 resolved = resolve([PolicySpec("orders.#", settings={"longest_outage": 5})], "orders.eu")
 assert resolved.policy.longest_outage == 5
-assert kinds()["longest_outage"] == "number"
+assert SETTINGS["longest_outage"].input == "number"
 shown = {value.name: value.text for section in values_in_force(resolved) for value in section.values}
-assert shown["longest_outage"] == "5"
+assert shown["longest_outage"] == "5 ms"
 """,
 )
 KIND_OF_RUN = Recipe(

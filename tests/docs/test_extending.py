@@ -13,6 +13,7 @@ from tests.docs.recipes import (
     ACTION,
     ATTEMPT_COLUMN,
     COLUMN,
+    FIELD,
     KIND_OF_RUN,
     NEW_PAGE,
     PAGE,
@@ -25,7 +26,7 @@ from tests.docs.recipes import (
 )
 from tests.docs.search_words import table
 
-FOLLOWED = [ACTION, COLUMN, ATTEMPT_COLUMN, SETTING, WORD, NEW_PAGE, KIND_OF_RUN]
+FOLLOWED = [ACTION, COLUMN, ATTEMPT_COLUMN, FIELD, SETTING, WORD, NEW_PAGE, KIND_OF_RUN]
 BROKER_FILES = 8
 CHANNEL_FILES = 4
 
@@ -85,6 +86,16 @@ def test_the_table_of_search_words_is_what_is_declared() -> None:
 
 def test_every_search_word_has_a_meaning_or_is_looked_for_in_payloads() -> None:
     assert {word.says for word in WORDS} | {FREE} == {*MEANINGS, *DEEP}
+
+
+def test_no_other_file_knows_a_configuration_field_but_its_use() -> None:
+    use = {
+        "poisonadmin/decisions/restart_jobs/commands/runs.py",
+        "poisonadmin/decisions/restart_jobs/pages.py",  # its section of the form
+        "poisonadmin/decisions/restart_jobs/queries/restart_jobs.py",
+        "templates/restart_jobs/restart_job.html",
+    }
+    assert files_that_mention(r"\bmax_restarts\b") == set(files_of(FIELD.heading)) | use
 
 
 def test_no_other_file_knows_a_broker() -> None:

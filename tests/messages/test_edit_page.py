@@ -10,7 +10,8 @@ from django.test import Client
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.decisions.operations.commands.beginning import begin, decide_on
 from poisonadmin.decisions.operations.domain.actions import OperationAction
-from poisonadmin.rules.commands.table import RuleFields, create_rule, enable_rule
+from poisonadmin.rules.commands.table import create_rule, enable_rule
+from poisonadmin.rules.domain.rules import RuleFields
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.store.models.message import Body, Message
 from tests.fixtures.api import take
@@ -104,9 +105,9 @@ def test_json_that_becomes_none_and_a_rule_that_refuses_it_are_pointed_out(opera
     rule = create_rule(
         "before",
         RuleFields(
-            "only euros",
-            {"address": "orders.#", "violates": {"properties": {"currency": {"const": "EUR"}}}},
-            {"do": "reject"},
+            name="only euros",
+            match={"address": "orders.#", "violates": {"properties": {"currency": {"const": "EUR"}}}},
+            action={"do": "reject"},
         ),
         principal=SYSTEM,
     )

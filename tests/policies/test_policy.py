@@ -14,7 +14,7 @@ from poisonadmin.policies.domain.policy import (
     UnknownPreset,
     preset,
 )
-from poisonadmin.policies.domain.settings import CHECKS, InvalidSetting, UnknownSetting, validate_settings
+from poisonadmin.policies.domain.settings import SETTINGS, InvalidSetting, UnknownSetting, validate_settings
 from poisonadmin.policies.domain.warnings import warnings
 
 # R9's list, in its order, and retention.
@@ -103,7 +103,7 @@ def test_the_policy_has_the_fields_of_the_ruling() -> None:
 
 
 def test_every_field_has_a_check() -> None:
-    assert set(CHECKS) == {field.name for field in fields(Policy)}
+    assert set(SETTINGS) == {field.name for field in fields(Policy)}
 
 
 @pytest.mark.parametrize(("field", "given", "value"), ACCEPTED)

@@ -39,7 +39,7 @@ def test_a_restart_job_is_saved_as_typed(admin: Client) -> None:
     assert admin.post(NEW, TYPED).status_code == 302
     row = RestartJob.objects.get()
     assert (row.schedule, row.filter, row.max_restarts) == ("0 4 * * *", {"address": ["orders.#"]}, 2)
-    assert (row.most, row.ordering, row.has_canary) == (500, "newest", False)
+    assert (row.limit, row.order, row.canary) == (500, "newest", False)
     assert (row.action, row.reason, row.is_enabled) == ("fail", "nobody asks for them after a week", False)
     assert (row.owner, row.owner_account[:5]) == ("admin", "user ")
 

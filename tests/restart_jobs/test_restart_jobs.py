@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from poisonadmin.core.commands.schedules import next_run
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Principal, Role, principal
 from poisonadmin.core.domain.errors import NotFound, PreconditionFailed
 from poisonadmin.core.domain.filter_values import InvalidFilter
-from poisonadmin.decisions.restart_jobs.commands.restart_jobs import InvalidRestartJob, delete_restart_job, next_run
+from poisonadmin.decisions.restart_jobs.commands.restart_jobs import InvalidRestartJob, delete_restart_job
 from poisonadmin.decisions.restart_jobs.commands.runs import freeze_for_preview, run_once
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.restart_job import Restart, RestartJob, RestartRun

@@ -13,8 +13,9 @@ from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.rules.commands import dry_runs, table
 from poisonadmin.rules.commands.dry_runs import Examine, request_dry_run
-from poisonadmin.rules.commands.table import NotDryRun, RuleFields, enable_rule
+from poisonadmin.rules.commands.table import NotDryRun, enable_rule
 from poisonadmin.rules.domain.dry_run import Found, Trial
+from poisonadmin.rules.domain.rules import RuleFields
 from poisonadmin.rules.queries.rules import DryRunNotFound, DryRunRow, latest_dry_run
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.message import Message
@@ -39,7 +40,7 @@ def examine(
 
 def rule(match: dict[str, Any], *, stage: str = "before", do: str | None = None) -> Rule:
     action = {"do": do or ("reject" if stage == "before" else "park")}
-    return table.create_rule(stage, RuleFields(f"a {stage} rule", match, action), principal=SYSTEM)
+    return table.create_rule(stage, RuleFields(name=f"a {stage} rule", match=match, action=action), principal=SYSTEM)
 
 
 def tried(row: Rule, examine: Examine) -> DryRunRow:
@@ -155,7 +156,7 @@ def test_a_rule_that_changes_meanwhile_is_not_said_to_be_tried(examine: Examine)
     backlog()
     row = rule(NEGATIVE)
     request_dry_run(row.id, principal=SYSTEM)
-    table.replace_rule(row.id, RuleFields("other", {}, {"do": "reject"}), principal=SYSTEM)
+    table.replace_rule(row.id, RuleFields(name="other", match={}, action={"do": "reject"}), principal=SYSTEM)
     dry_run_due(examine, worker="tests")
     assert "changed" in str(latest_dry_run(row.id, principal=SYSTEM).error)
     with pytest.raises(NotDryRun):

@@ -10,8 +10,9 @@ from django.test import Client
 from django.urls import reverse
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.rules.commands.table import RuleFields, create_rule
+from poisonadmin.rules.commands.table import create_rule
 from poisonadmin.rules.domain.fields import InvalidRule
+from poisonadmin.rules.domain.rules import RuleFields
 from poisonadmin.rules.pages.condition_formatter import bounds, condition_text, header_conditions, json_conditions
 from poisonadmin.rules.pages.form import BeforeForm
 from poisonadmin.rules.queries.rules import get_rule
@@ -76,7 +77,9 @@ def test_the_form_saves_what_is_filled_in_and_shows_it_again(admin: Client) -> N
     shown_again = BeforeForm(row=get_rule(rule.id, principal=SYSTEM))
     again = BeforeForm({field.html_name: field.value() for field in shown_again})
     assert again.is_valid()
-    assert again.rule() == RuleFields(rule.name, MATCH, rule.action, rule.note, rule.owner, rule.ends_at)
+    assert again.rule() == RuleFields(
+        name=rule.name, match=MATCH, action=rule.action, note=rule.note, owner=rule.owner, ends_at=rule.ends_at
+    )
     shown = page_of(admin, "rules-edit", rule.id)
     assert '$.kind one_of ["a", 1]' in shown
     sent = {**FILLED, "version": "1", "note": "another"}

@@ -7,8 +7,9 @@ import pytest
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Role, principal
 from poisonadmin.core.domain.errors import AlreadyExists, NotFound, PreconditionFailed
 from poisonadmin.rules.commands import table
-from poisonadmin.rules.commands.table import NotDryRun, RuleFields, disable_rule, enable_rule
+from poisonadmin.rules.commands.table import NotDryRun, disable_rule, enable_rule
 from poisonadmin.rules.domain.fields import InvalidRule
+from poisonadmin.rules.domain.rules import RuleFields
 from poisonadmin.rules.queries.rules import get_rule, list_rules
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.rule import Rule
@@ -23,9 +24,13 @@ def test_a_rule_before_deliveries_is_switched_on_only_when_it_was_dry_run(db: No
     assert enable_rule(row.id, **WHY).is_enabled
     assert Audit.objects.filter(action="rule.enabled").latest("id").details["without_dry_run"] is False
 
-    noted = table.replace_rule(row.id, RuleFields("careful", NEGATIVE, {"do": "reject"}, note="why"), principal=SYSTEM)
+    noted = table.replace_rule(
+        row.id, RuleFields(name="careful", match=NEGATIVE, action={"do": "reject"}, note="why"), principal=SYSTEM
+    )
     assert (noted.is_enabled, noted.checked_version, noted.version) == (True, 2, 2), "it does the same as before"
-    changed = table.replace_rule(row.id, RuleFields("careful", {}, {"do": "reject"}), principal=SYSTEM)
+    changed = table.replace_rule(
+        row.id, RuleFields(name="careful", match={}, action={"do": "reject"}), principal=SYSTEM
+    )
     assert (changed.is_enabled, changed.checked_version) == (False, None)
     with pytest.raises(NotDryRun):
         enable_rule(row.id, **WHY)
@@ -37,12 +42,14 @@ def test_a_rule_before_deliveries_is_switched_on_only_when_it_was_dry_run(db: No
 def test_a_rule_is_saved_only_as_it_was_read(db: None) -> None:
     row = rule("once", {}, "reject", is_on=False)
     with pytest.raises(PreconditionFailed):
-        table.replace_rule(row.id, RuleFields("once", {}, {"do": "discard"}), principal=SYSTEM, expected_version=2)
+        table.replace_rule(
+            row.id, RuleFields(name="once", match={}, action={"do": "discard"}), principal=SYSTEM, expected_version=2
+        )
     with pytest.raises(AlreadyExists):
         rule("once", {}, "reject")
     other = rule("other", {}, "reject", is_on=False)
     with pytest.raises(AlreadyExists):
-        table.replace_rule(other.id, RuleFields("once", {}, {"do": "reject"}), principal=SYSTEM)
+        table.replace_rule(other.id, RuleFields(name="once", match={}, action={"do": "reject"}), principal=SYSTEM)
     with pytest.raises(InvalidRule, match=r"match\.violates: .*leads out"):
         rule("bad", {"violates": {"$ref": "http://example.com/"}}, "reject")
     with pytest.raises(InvalidRule, match="name"):
@@ -54,7 +61,9 @@ def test_a_rule_is_saved_only_as_it_was_read(db: None) -> None:
 def test_who_is_limited_to_some_addresses_rules_over_no_others(db: None) -> None:
     limited = principal("pat", Role.ADMIN, ["orders.#"])
     everywhere = rule("everywhere", {}, "reject", is_on=False)
-    own = table.create_rule("before", RuleFields("own", {"address": "orders.*"}, {"do": "reject"}), principal=limited)
+    own = table.create_rule(
+        "before", RuleFields(name="own", match={"address": "orders.*"}, action={"do": "reject"}), principal=limited
+    )
     assert own.owner == "pat"
     assert [row.name for row in list_rules(principal=limited)] == ["own"]
     with pytest.raises(NotFound):
@@ -62,8 +71,8 @@ def test_who_is_limited_to_some_addresses_rules_over_no_others(db: None) -> None
     with pytest.raises(NotFound):
         disable_rule(everywhere.id, principal=limited, reason="x")
     with pytest.raises(NotAllowed):
-        table.create_rule("before", RuleFields("all", {}, {"do": "reject"}), principal=limited)
-    leads_out = RuleFields("out", {"address": "orders.*"}, {"do": "redirect", "address": "elsewhere"})
+        table.create_rule("before", RuleFields(name="all", match={}, action={"do": "reject"}), principal=limited)
+    leads_out = RuleFields(name="out", match={"address": "orders.*"}, action={"do": "redirect", "address": "elsewhere"})
     with pytest.raises(NotFound):
         table.create_rule("before", leads_out, principal=limited)
     with pytest.raises(NotAllowed):

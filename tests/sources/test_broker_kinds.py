@@ -86,7 +86,7 @@ def test_a_declaration_is_whole(kind: str) -> None:
     assert broker.tls_schemes < set(broker.schemes)
     for setting in (*broker.source, *broker.destination):
         assert setting.label
-        assert setting.default is None or setting.check(setting.default, None) == setting.default
+        assert setting.default is None or setting.check(setting.default) == setting.default
 
 
 @pytest.mark.django_db

@@ -8,8 +8,9 @@ import pytest
 from poisonadmin.core.domain.access import SYSTEM, Role
 from poisonadmin.destinations.commands import save_destination
 from poisonadmin.policies.commands import save_policy
-from poisonadmin.policies.domain.settings import CHECKS, named_addresses
-from poisonadmin.rules.commands.table import RuleFields, create_rule
+from poisonadmin.policies.domain.settings import SETTINGS, named_addresses
+from poisonadmin.rules.commands.table import create_rule
+from poisonadmin.rules.domain.rules import RuleFields
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.policy import PolicyRow
 from poisonadmin.store.models.rule import Rule
@@ -20,7 +21,7 @@ NAME = "?"
 RESTART_JOB = {"schedule": "0 4 * * *", "action": "approve", "reason": "because"}
 HTTP = {"kind": "http", "config": {"url": "https://hooks.example.org/in"}}
 WHY = {"reason": "because"}
-ADDRESS_SETTINGS = sorted(name for name, _ in named_addresses(dict.fromkeys(CHECKS, "a")))
+ADDRESS_SETTINGS = sorted(name for name, _ in named_addresses(dict.fromkeys(SETTINGS, "a")))
 
 # What a configuration names, the path that it is sent to, and the body with `?` for the name.
 NAMING: dict[str, tuple[str, dict[str, Any]]] = {
@@ -112,13 +113,13 @@ def test_what_the_author_does_not_see_is_not_found_as_if_it_were_not_there(
 def test_every_setting_that_takes_an_address_is_among_those_that_name_one() -> None:
     def takes(name: str, value: str) -> bool:
         try:
-            CHECKS[name](value)
+            SETTINGS[name].check(value)
         except Exception:
             return False
         return True
 
     parts_of_names = {"dead_letter_queue_prefix", "dead_letter_queue_suffix"}
-    like_addresses = {name for name in CHECKS if takes(name, "orders.eu") and not takes(name, "orders.*")}
+    like_addresses = {name for name in SETTINGS if takes(name, "orders.eu") and not takes(name, "orders.*")}
     assert set(ADDRESS_SETTINGS) == like_addresses - parts_of_names
 
 
@@ -166,7 +167,7 @@ def test_what_was_named_before_stays_when_the_rest_is_changed(outsider: Caller, 
     assert outsider.get("destinations/").json()["results"] == []
 
     match, leads_out = {"address": "elsewhere.#"}, {"do": "redirect", "address": "orders.dead"}
-    rule = create_rule("before", RuleFields("out", match, leads_out), principal=SYSTEM)
+    rule = create_rule("before", RuleFields(name="out", match=match, action=leads_out), principal=SYSTEM)
     body = {"name": "out", "match": match, "note": "mine"}
     assert outsider.ask("PUT", f"rules/{rule.id}/", body | {"action": leads_out}).status_code == 200
     other = leads_out | {"address": "orders.eu"}

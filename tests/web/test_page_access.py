@@ -26,7 +26,8 @@ from poisonadmin.policies.commands import save_policy
 from poisonadmin.reports.commands.requests import request_report
 from poisonadmin.reports.commands.saved import save_report
 from poisonadmin.reports.domain.asked import asked_report
-from poisonadmin.rules.commands.table import RuleFields, create_rule
+from poisonadmin.rules.commands.table import create_rule
+from poisonadmin.rules.domain.rules import RuleFields
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.search.deep.commands.requests import request_search
 from poisonadmin.search.views.commands import save_view
@@ -268,11 +269,11 @@ def make_everything() -> dict[str, int]:
         principal=SYSTEM,
     )
     hook = ["https://hooks.example.org/alerts"]
-    watch = AlertRuleFields("night watch", ["new_group"], "webhook", hook, ["orders.#"])
+    watch = AlertRuleFields(name="night watch", kinds=["new_group"], channel="webhook", to=hook, addresses=["orders.#"])
     alert_rule, _ = save_alert_rule(watch, principal=SYSTEM)
     record_alerts()
     AlertDelivery.objects.update(state="failed")
-    fields = RuleFields("no orders", {"address": "orders.#"}, {"do": "reject"})
+    fields = RuleFields(name="no orders", match={"address": "orders.#"}, action={"do": "reject"})
     broker = save_source(
         "dead-letters",
         kind="rabbitmq",

@@ -9,8 +9,8 @@ from poisonadmin.decisions.operations.domain.actions import ACTIONS
 from poisonadmin.messages.domain.outcome import Outcome
 from poisonadmin.messages.domain.states import Event, Reason, State, sources
 from poisonadmin.policies.domain.resolution import FIELDS
-from poisonadmin.policies.queries.values import SECTIONS as SETTINGS
-from poisonadmin.policies.queries.values import kinds
+from poisonadmin.policies.domain.settings import SECTIONS as SETTINGS
+from poisonadmin.policies.pages.form import PolicyForm
 from poisonadmin.store.models.claim import NodeEnd
 from poisonadmin.web.pages import words
 from poisonadmin.web.pages.icons import paths_of
@@ -36,8 +36,9 @@ def test_no_page_speaks_of_claims_leases_or_settling() -> None:
 
 
 def test_every_setting_of_a_policy_is_shown_once_and_can_be_edited() -> None:
-    shown = [name for section in SETTINGS for name in section.names]
-    assert sorted(shown) == sorted(FIELDS) == sorted(kinds())
+    shown = [name for section in SETTINGS.values() for name in section]
+    edited = [name.removeprefix("setting.") for name in PolicyForm().fields if name.startswith("setting.")]
+    assert sorted(shown) == sorted(FIELDS) == sorted(edited)
 
 
 def test_the_side_bar_leads_to_routes_that_exist_by_letters_that_differ() -> None:

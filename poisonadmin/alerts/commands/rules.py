@@ -15,15 +15,16 @@ from poisonadmin.alerts.domain.rules import (
     InvalidAlertRule,
     belongs_to_addresses,
     checked_fields,
+    checked_search,
 )
 from poisonadmin.alerts.domain.signatures import SECRET_BYTES, secret_text
 from poisonadmin.alerts.queries.rules import sees_rule
 from poisonadmin.alerts.queries.searched import require_searchable
-from poisonadmin.core.commands import audit, locks
+from poisonadmin.core.commands import audit, configured
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
-from poisonadmin.core.domain.errors import NEW, NotFound, PoisonAdminError, all_checked, require_version
+from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.domain.filter_values import InvalidFilter
-from poisonadmin.core.domain.locks import Lock
+from poisonadmin.core.domain.settings import InvalidValue
 from poisonadmin.store.models.alert import AlertDelivery, AlertRule
 
 # A receiver that knows one of the two secrets is enough, so that it can be changed there in peace.
@@ -46,20 +47,20 @@ class AlertNotSettled(PoisonAdminError):
 
 def check_alert_rule(fields: AlertRuleFields, *, principal: Principal) -> AlertRuleFields:
     """Return the fields as they are stored; raise InvalidAlertRule, NotAllowed."""
-    checks: dict[str, Any] = {"fields": lambda: checked_fields(fields)}
+
+    def search() -> str:
+        found = checked_search(fields.search, fields.kinds)
+        try:
+            if found:
+                require_searchable(found, principal)
+        except InvalidFilter as error:
+            raise InvalidValue(error.detail) from None
+        return found
+
+    instead: dict[str, Any] = {"search": search}
     if fields.channel in list(ChannelKind):
-        checks["to"] = lambda: CHANNELS[ChannelKind(fields.channel)].check(fields.to)
-    if fields.search.strip():
-        checks["search"] = lambda: _require_searchable(fields.search, principal)
-    found: AlertRuleFields = all_checked(checks)["fields"]
-    return found
-
-
-def _require_searchable(search: str, principal: Principal) -> None:
-    try:
-        require_searchable(search, principal)
-    except InvalidFilter as error:
-        raise InvalidAlertRule("search", error.detail) from None
+        instead["to"] = lambda: CHANNELS[ChannelKind(fields.channel)].check(fields.to)
+    return checked_fields(fields, instead)
 
 
 def save_alert_rule(
@@ -71,30 +72,26 @@ def save_alert_rule(
     Errors: `NotAllowed`, `NotFound`, `InvalidAlertRule`, `AlreadyExists`, `PreconditionFailed`.
     """
     require_scope(principal, fields)
-    checked = check_alert_rule(fields, principal=principal)
-    values: dict[str, Any] = {name: value for name, value in vars(checked).items() if name not in ("name", "to")}
-    values["send_to"] = list(checked.to)
-    secret = None
-    with transaction.atomic(), connection.cursor() as cursor:
-        locks.hold(cursor, Lock.CONFIGURATION)  # two who create the same name at once must not replace one another
-        before = AlertRule.objects.select_for_update().filter(name=fields.name).first()
-        if before is not None and expected_version != NEW:
-            require_in_scope(before, before.id, principal)
-        require_version(f"alert rule {fields.name}", before, expected_version)
-        if before is not None and before.channel != fields.channel:
+    values = vars(check_alert_rule(fields, principal=principal))
+    secrets = [_new_secret()] if CHANNELS[ChannelKind(fields.channel)].is_signed else []
+
+    def write(before: AlertRule | None) -> dict[str, Any]:
+        if before is None:
+            return {**values, "owner": principal.name, "secrets": secrets}
+        if before.channel != fields.channel:
             raise InvalidAlertRule("channel", "cannot be changed; make another rule.")
-        more: dict[str, Any] = {
-            "owner": principal.name,
-            "version": before.version + 1 if before else 1,
-            "updated_at": Now(),
-        }
-        if before is None and CHANNELS[ChannelKind(fields.channel)].is_signed:
-            secret = _new_secret()
-            more["secrets"] = [secret]
-        row, _ = AlertRule.objects.update_or_create(name=fields.name, defaults=values | more)
-        audit.record(principal.name, "alert_rule.saved", "alert_rule", fields.name, details=values)
-    row.refresh_from_db()
-    return row, secret
+        return {**values, "owner": principal.name}
+
+    row = configured.save(
+        AlertRule,
+        {"name": fields.name},
+        write,
+        principal=principal,
+        expected_version=expected_version,
+        audited=values,
+        require_seen=lambda row: require_in_scope(row, row.id, principal),
+    )
+    return row, secrets[0] if secrets and row.version == 1 else None
 
 
 def require_scope(principal: Principal, fields: AlertRuleFields) -> None:

@@ -147,7 +147,7 @@ def _begin(delivery_id: int, rule_id: int | None, saved_id: int | None) -> _Try 
     secrets = sender.secrets
     if isinstance(sender, AlertRule) and (sender.old_secret_until is None or sender.old_secret_until <= locked.at):
         secrets = secrets[:1]
-    notice = Notice(locked.webhook_id, body, sender.send_to, secrets, locked.at)
+    notice = Notice(locked.webhook_id, body, sender.to, secrets, locked.at)
     return _Try(locked.id, rule_id, ChannelKind(channel), locked.tries + 1, locked.is_test, notice)
 
 

@@ -1,19 +1,21 @@
 """An alert rule as a person writes it, and the checks of its fields."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
 
 from poisonadmin.alerts.domain.kinds import KINDS, MOST_MINUTES, AlertKind, ChannelKind
 from poisonadmin.alerts.domain.quiet_hours import QuietHours, parse_clock, zones
-from poisonadmin.core.domain.addresses import ANY_WORDS, InvalidAddress, validate_pattern
-from poisonadmin.core.domain.errors import InvalidField, all_checked
-from poisonadmin.core.domain.names import mistake_in
+from poisonadmin.core.domain import settings
+from poisonadmin.core.domain.addresses import ANY_WORDS, MAX_ADDRESS_CHARS, validate_pattern
+from poisonadmin.core.domain.errors import InvalidField
+from poisonadmin.core.domain.settings import Checks, InvalidValue, checked, one_of, whole
 
 MAX_NAME_CHARS = 100
 MAX_PATTERNS = 50
 MAX_REPEAT_MINUTES = 7 * 24 * 60
 MAX_SEARCH_CHARS = 1000
+MAX_RECIPIENTS = 20
+MAX_RECIPIENT_CHARS = 2048
+_MINUTES = "must be a whole number of minutes from {} to {}."
 
 
 class InvalidAlertRule(InvalidField):
@@ -22,7 +24,28 @@ class InvalidAlertRule(InvalidField):
     code = "invalid_alert_rule"
 
 
-@dataclass(frozen=True)
+def _kinds(kinds: Sequence[str]) -> list[str]:
+    for kind in kinds:
+        if kind not in KINDS:
+            raise InvalidValue(f"{kind[:40]!r} is none of {', '.join(KINDS)}.")
+    if not kinds:
+        raise InvalidValue("must name at least one kind.")
+    return [str(kind) for kind in KINDS if kind in kinds]
+
+
+def _addresses(patterns: Sequence[str]) -> list[str]:
+    if not 1 <= len(patterns) <= MAX_PATTERNS:
+        raise InvalidValue(f"must be 1 to {MAX_PATTERNS} patterns; # is every address.")
+    return list(dict.fromkeys(validate_pattern(pattern) for pattern in patterns))
+
+
+def _zone(zone: str) -> str:
+    if zone not in zones():
+        raise InvalidValue("must be a time zone such as Europe/Berlin or UTC.")
+    return zone
+
+
+@settings.configuration
 class AlertRuleFields:
     """`limits`: minutes by kind, for kinds that have a limit. `to`: a URL, or mail addresses. `search`: words of the
     search box, empty for every message.
@@ -31,41 +54,68 @@ class AlertRuleFields:
     in `repeat_minutes`. `send_resolved`: its end is sent, too.
     """
 
-    name: str
-    kinds: Sequence[str]
-    channel: str
-    to: Sequence[str]
-    addresses: Sequence[str] = (ANY_WORDS,)
-    limits: Mapping[str, int] = field(default_factory=dict)
-    search: str = ""
-    quiet_from: str | None = None
-    quiet_until: str | None = None
-    time_zone: str = "UTC"
-    repeat_minutes: int = 60
-    send_resolved: bool = True
-    is_enabled: bool = True
+    name: str = settings.name_of(MAX_NAME_CHARS)
+    kinds: Sequence[str] = settings.lines("Reports", _kinds, least=1, most=len(AlertKind), each=32)
+    addresses: Sequence[str] = settings.lines(
+        "Address patterns, one a line",
+        _addresses,
+        default=[ANY_WORDS],
+        most=MAX_PATTERNS,
+        each=MAX_ADDRESS_CHARS,
+        rows=2,
+        note="# is every address.",
+    )
+    limits: Mapping[str, int] = settings.other(default={})
+    search: str = settings.text(
+        "Search",
+        default="",
+        most=MAX_SEARCH_CHARS,
+        hint='header.client-version:"4.2.0"',
+        note="Words of the search box; with this, a rule reports old undecided messages that match, and nothing else.",
+    )
+    channel: str = settings.choice("Channel", one_of(ChannelKind, "."))
+    repeat_minutes: int = settings.number(
+        "At most once in minutes",
+        whole(1, MAX_REPEAT_MINUTES, wrong=_MINUTES),
+        default=60,
+        note="For alerts of one kind on the same group, address or source.",
+    )
+    send_resolved: bool = settings.switch("Send also when an alert is resolved", default=True)
+    quiet_from: str | None = settings.text(
+        "Quiet from", default=None, api={"max_length": 5}, hint="22:00", note="Empty: never quiet."
+    )
+    quiet_until: str | None = settings.text(
+        "Quiet until",
+        default=None,
+        api={"max_length": 5},
+        hint="06:00",
+        note="What is still open then is sent together.",
+    )
+    time_zone: str = settings.text(
+        "Time zone", _zone, default="UTC", api={"max_length": 64}, note="Such as Europe/Berlin."
+    )
+    is_enabled: bool = settings.switch("Switched on", default=True)
+    to: Sequence[str] = settings.lines(
+        "Sends to",
+        least=1,
+        most=MAX_RECIPIENTS,
+        each=MAX_RECIPIENT_CHARS,
+        rows=2,
+        hint="https://hooks.example.org/poisonadmin",
+    )
 
 
-def checked_fields(fields: AlertRuleFields) -> AlertRuleFields:
+def checked_fields(fields: AlertRuleFields, instead: Checks | None = None) -> AlertRuleFields:
     """Return the fields with every limit filled in; raise InvalidAlertRule.
 
-    `to` is for the channel to check, and the words of `search` for who searches.
+    `instead`: the checks of `to`, which is for the channel, and of the words of `search`, which is for who searches.
     """
-    found = all_checked(
-        {
-            "name": lambda: _name(fields.name),
-            "kinds": lambda: _kinds(fields.kinds),
-            "addresses": lambda: _addresses(fields.addresses),
-            "limits": lambda: _limits(fields.limits, fields.kinds),
-            "search": lambda: _search(fields.search, fields.kinds),
-            "channel": lambda: _channel(fields.channel),
-            "quiet_from": lambda: quiet_hours(fields.quiet_from, fields.quiet_until, "UTC"),
-            "time_zone": lambda: _zone(fields.time_zone),
-            "repeat_minutes": lambda: _within("repeat_minutes", fields.repeat_minutes, 1, MAX_REPEAT_MINUTES),
-        }
-    )
-    names = ("kinds", "addresses", "limits", "search")
-    return replace(fields, **{name: found[name] for name in names})
+    own: Checks = {
+        "limits": lambda: _limits(fields.limits, fields.kinds),
+        "search": lambda: checked_search(fields.search, fields.kinds),
+    }
+    quiet = {"quiet_from": lambda: quiet_hours(fields.quiet_from, fields.quiet_until, "UTC")}
+    return checked(fields, InvalidAlertRule, also=quiet, instead={**own, **(instead or {})})
 
 
 def quiet_hours(begin: str | None, end: str | None, zone: str) -> QuietHours | None:
@@ -84,70 +134,29 @@ def quiet_hours(begin: str | None, end: str | None, zone: str) -> QuietHours | N
     return QuietHours(first, last, zone)
 
 
-def _name(name: str) -> str:
-    if (mistake := mistake_in(name, MAX_NAME_CHARS)) is not None:
-        raise InvalidAlertRule("name", mistake)
-    return name
-
-
-def _kinds(kinds: Sequence[str]) -> list[str]:
-    for kind in kinds:
-        if kind not in KINDS:
-            raise InvalidAlertRule("kinds", f"{kind[:40]!r} is none of {', '.join(KINDS)}.")
-    if not kinds:
-        raise InvalidAlertRule("kinds", "must name at least one kind.")
-    return [str(kind) for kind in KINDS if kind in kinds]
-
-
-def _addresses(patterns: Sequence[str]) -> list[str]:
-    if not 1 <= len(patterns) <= MAX_PATTERNS:
-        raise InvalidAlertRule("addresses", f"must be 1 to {MAX_PATTERNS} patterns; # is every address.")
-    try:
-        return list(dict.fromkeys(validate_pattern(pattern) for pattern in patterns))
-    except InvalidAddress as error:
-        raise InvalidAlertRule("addresses", error.detail) from None
-
-
 def _limits(limits: Mapping[str, int], kinds: Sequence[str]) -> dict[str, int]:
     with_limit = {kind: info.limit for kind, info in KINDS.items() if info.limit is not None}
     for kind in limits:
         if kind not in with_limit:
-            raise InvalidAlertRule("limits", f"{kind[:40]!r} has no limit; {', '.join(with_limit)} have one.")
+            raise InvalidValue(f"{kind[:40]!r} has no limit; {', '.join(with_limit)} have one.")
     found: dict[str, int] = {}
     for kind, limit in with_limit.items():
         if kind in kinds:
-            minutes = limits.get(kind, limit.default)
-            found[str(kind)] = _within("limits", minutes, limit.least, MOST_MINUTES, f"{kind}: ")
+            check = whole(limit.least, MOST_MINUTES, wrong=f"{kind}: {_MINUTES}")
+            found[str(kind)] = check(limits.get(kind, limit.default))
     return found
 
 
-def _search(search: str, kinds: Sequence[str]) -> str:
+def checked_search(search: str, kinds: Sequence[str]) -> str:
+    """Return the words of a search that may narrow such kinds; raise InvalidValue."""
     if len(search) > MAX_SEARCH_CHARS:
-        raise InvalidAlertRule("search", f"has at most {MAX_SEARCH_CHARS} characters.")
+        raise InvalidValue(f"has at most {MAX_SEARCH_CHARS} characters.")
     searched = [str(kind) for kind, info in KINDS.items() if info.has_search]
     if search.strip() and (others := [kind for kind in kinds if kind not in searched]):
-        raise InvalidAlertRule(
-            "search", f"narrows {', '.join(searched)} only, not {others[0][:40]}; make another rule for other kinds."
+        raise InvalidValue(
+            f"narrows {', '.join(searched)} only, not {others[0][:40]}; make another rule for other kinds."
         )
     return search.strip()
-
-
-def _within(name: str, value: Any, least: int, most: int, of: str = "") -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise InvalidAlertRule(name, f"{of}must be a whole number of minutes from {least} to {most}.")
-    return value
-
-
-def _channel(channel: str) -> str:
-    if channel not in list(ChannelKind):
-        raise InvalidAlertRule("channel", f"must be one of {', '.join(ChannelKind)}.")
-    return channel
-
-
-def _zone(zone: str) -> str:
-    if zone not in zones():
-        raise InvalidAlertRule("time_zone", "must be a time zone such as Europe/Berlin or UTC.")
-    return zone
 
 
 def belongs_to_addresses(kinds: Sequence[str]) -> bool:

@@ -1,17 +1,17 @@
 """Alert rules. A rule is in scope of who sees every address of its patterns."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from poisonadmin.alerts.domain.rules import belongs_to_addresses
+from poisonadmin.alerts.domain.rules import AlertRuleFields, belongs_to_addresses
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.rows import Versioned, fetch, fetch_by_id, fetch_rows
+from poisonadmin.core.queries.rows import Versioned, columns, fetch, fetch_by_id, fetch_rows
 
 
-@dataclass(frozen=True)
-class AlertRuleRow(Versioned):
+@dataclass(frozen=True, kw_only=True)
+class AlertRuleRow(AlertRuleFields, Versioned):
     """An alert rule: conditions to report, and their receiver. `limits`: minutes by kind. `search`: narrows it to
     messages. `quiet_from`, `quiet_until`: times of day in `time_zone`.
 
@@ -20,19 +20,6 @@ class AlertRuleRow(Versioned):
     """
 
     id: int
-    name: str
-    kinds: list[str]
-    addresses: list[str]
-    limits: Mapping[str, int]
-    search: str
-    channel: str
-    to: list[str]
-    quiet_from: str | None
-    quiet_until: str | None
-    time_zone: str
-    repeat_minutes: int
-    send_resolved: bool
-    is_enabled: bool
     failing_since: datetime | None
     open: int
     owner: str
@@ -40,13 +27,14 @@ class AlertRuleRow(Versioned):
     updated_at: datetime
 
 
-_SELECT = """SELECT r.id, r.name, r.kinds, r.addresses, r.limits, r.search, r.channel, r.send_to AS to, r.quiet_from,
- r.quiet_until, r.time_zone, r.repeat_minutes, r.send_resolved, r.is_enabled, r.failing_since,
- r.owner, r.version, r.updated_at,
- (SELECT count(*) FROM alert a WHERE a.rule_id = r.id AND a.resolved_at IS NULL) AS open FROM alert_rule r"""
+_SELECT = f"""
+SELECT r.id, {columns(AlertRuleFields, "r")}, r.failing_since, r.owner, r.version, r.updated_at,
+       (SELECT count(*) FROM alert a WHERE a.rule_id = r.id AND a.resolved_at IS NULL) AS open
+FROM alert_rule r
+"""  # noqa: S608  (constants)
 
 
-def sees_rule(principal: Principal, kinds: list[str], addresses: list[str]) -> bool:
+def sees_rule(principal: Principal, kinds: Sequence[str], addresses: Sequence[str]) -> bool:
     """Return whether a rule of these kinds and patterns is in the principal's scope."""
     if principal.sees_everything:
         return True

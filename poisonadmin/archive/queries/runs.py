@@ -6,9 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
-from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Page, fetch_page, window
-from poisonadmin.core.queries.rows import columns, fetch_by_id, fetch_one
+from poisonadmin.core.queries.rows import columns, fetch_by_id, fetch_one, known
 from poisonadmin.core.queries.sql import Sql
 
 
@@ -129,9 +128,7 @@ def get_run(run_id: int, *, principal: Principal) -> ArchiveRunRow:
     """Return a run. Errors: `NotAllowed`, `NotFound`."""
     require_overview(principal)
     found = fetch_by_id(ArchiveRunRow, f"{_RUNS} AND id = %s", run_id)
-    if found is None:
-        raise NotFound(f"There is no archive run {run_id}.")
-    return found
+    return known(found, f"archive run {run_id}")
 
 
 def archive_size(*, principal: Principal) -> ArchiveSize:
@@ -153,10 +150,7 @@ def get_hold(hold_id: int, *, principal: Principal) -> LegalHoldRow:
     """Return a legal hold. Errors: `NotAllowed`, `NotFound`."""
     require_overview(principal)
     principal.require(Permission.CONFIGURE)
-    found = fetch_by_id(LegalHoldRow, f"{_HOLDS} AND id = %s", hold_id)
-    if found is None:
-        raise NotFound(f"There is no legal hold {hold_id}.")
-    return found
+    return known(fetch_by_id(LegalHoldRow, f"{_HOLDS} AND id = %s", hold_id), f"legal hold {hold_id}")
 
 
 def list_erasures(*, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT) -> Page[ErasureRow]:
@@ -170,7 +164,4 @@ def get_erasure(erasure_id: int, *, principal: Principal) -> ErasureRow:
     """Return an erasure. Errors: `NotAllowed`, `NotFound`."""
     require_overview(principal)
     principal.require(Permission.CONFIGURE)
-    found = fetch_by_id(ErasureRow, f"{_ERASURES} AND id = %s", erasure_id)
-    if found is None:
-        raise NotFound(f"There is no erasure {erasure_id}.")
-    return found
+    return known(fetch_by_id(ErasureRow, f"{_ERASURES} AND id = %s", erasure_id), f"erasure {erasure_id}")

@@ -8,17 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from poisonadmin.brokers.domain.broker_settings import (
-    Check,
-    Setting,
     address_template,
-    choice,
     http_url,
-    number,
-    switch,
-    text,
-    text_or_empty,
+    printable,
+    printable_or_empty,
     topic,
 )
+from poisonadmin.core.domain.settings import Check, Setting, choice, flag, named, number, one_of, switch, text, whole
 
 RABBITMQ, ARTEMIS, KAFKA = "rabbitmq", "artemis", "kafka"
 
@@ -54,29 +50,33 @@ class BrokerKind:
         return tuple(setting.name for setting in self.destination if setting.is_redirect)
 
 
-_VERIFY_TLS = switch("verify_tls", "Verify the broker’s certificate", default=True)
-_SASL = choice("sasl_mechanism", "SASL mechanism", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-_READERS = number("readers", "Readers of each queue", range(1, 9), 2)
-_ADDRESS_NOTE = "{original} is the queue where a message failed, {queue} the one that is drained."
-_SOURCE = (
-    Setting("address", "Address of its messages", address_template, "{original}", note=_ADDRESS_NOTE),
-    _VERIFY_TLS,
+_VERIFY_TLS = switch("Verify the broker’s certificate", flag, default=True)
+_SASL = choice("SASL mechanism", one_of(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")), default="PLAIN")
+_READERS = number("Readers of each queue", whole(1, 8), default=2)
+_SOURCE = named(
+    address=text(
+        "Address of its messages",
+        address_template,
+        default="{original}",
+        note="{original} is the queue where a message failed, {queue} the one that is drained.",
+    ),
+    verify_tls=_VERIFY_TLS,
 )
-_DESTINATION = (
-    number(
-        "confirm_within_ms",
+_DESTINATION = named(
+    confirm_within_ms=number(
         "Consumer confirms within (ms)",
-        range(1000, 31 * 86_400_000),
+        whole(1000, 31 * 86_400_000 - 1),
+        default=None,
         hint="no confirmation is expected",
         note="After this time the message counts as unconfirmed.",
     ),
-    number("timeout_ms", "Broker confirms within (ms)", range(100, 300_001), 30_000),
-    number("batch", "Messages per batch", range(1, 5001), 500),
-    number("concurrency", "Connections", range(1, 17), 2),
-    _VERIFY_TLS,
+    timeout_ms=number("Broker confirms within (ms)", whole(100, 300_000), default=30_000),
+    batch=number("Messages per batch", whole(1, 5000), default=500),
+    concurrency=number("Connections", whole(1, 16), default=2),
+    verify_tls=_VERIFY_TLS,
 )
 _BACK = "where each message came from"
-_TO_QUEUE = Setting("queue", "Redirect to this queue", text, hint=_BACK, is_redirect=True)
+_TO_QUEUE = text("Redirect to this queue", printable, default=None, hint=_BACK, is_redirect=True)
 
 BROKERS: Mapping[str, BrokerKind] = {
     kind.name: kind
@@ -89,22 +89,27 @@ BROKERS: Mapping[str, BrokerKind] = {
             url_form="amqp(s)://host/vhost",
             example="amqp://rabbit.example.org:5672/vhost",
             drained="queues",
-            check_name=text,
+            check_name=printable,
             source=(
                 *_SOURCE,
-                _READERS,
-                Setting(
-                    "management_url",
-                    "Management URL",
-                    http_url,
-                    hint="http://rabbit.example.org:15672",
-                    note="Where the management plugin answers; needed to find queues.",
+                *named(
+                    readers=_READERS,
+                    management_url=text(
+                        "Management URL",
+                        http_url,
+                        default=None,
+                        is_guarded=True,
+                        hint="http://rabbit.example.org:15672",
+                        note="Where the management plugin answers; needed to find queues.",
+                    ),
                 ),
             ),
             destination=(
-                _TO_QUEUE,
-                Setting("exchange", "Redirect to this exchange", text, is_redirect=True),
-                Setting("routing_key", "Routing key for the exchange", text_or_empty),
+                *named(
+                    queue=_TO_QUEUE,
+                    exchange=text("Redirect to this exchange", printable, default=None, is_redirect=True),
+                    routing_key=text("Routing key for the exchange", printable_or_empty, default=None),
+                ),
                 *_DESTINATION,
             ),
             has_virtual_hosts=True,
@@ -119,9 +124,9 @@ BROKERS: Mapping[str, BrokerKind] = {
             url_form="stomp(+ssl)://host",
             example="stomp://artemis.example.org:61613",
             drained="queues",
-            check_name=text,
-            source=(*_SOURCE, _READERS),
-            destination=(_TO_QUEUE, *_DESTINATION),
+            check_name=printable,
+            source=(*_SOURCE, *named(readers=_READERS)),
+            destination=(*named(queue=_TO_QUEUE), *_DESTINATION),
         ),
         BrokerKind(
             KAFKA,
@@ -134,19 +139,23 @@ BROKERS: Mapping[str, BrokerKind] = {
             check_name=topic,
             source=(
                 *_SOURCE,
-                Setting(
-                    "group",
-                    "Consumer group",
-                    text,
-                    hint="poisonadmin-<name of the source>",
-                    stored="poisonadmin-{name}",
+                *named(
+                    group=text(
+                        "Consumer group",
+                        printable,
+                        default=None,
+                        hint="poisonadmin-<name of the source>",
+                        stored="poisonadmin-{name}",
+                    ),
+                    sasl_mechanism=_SASL,
                 ),
-                _SASL,
             ),
             destination=(
-                Setting("topic", "Redirect to this topic", topic, hint=_BACK, is_redirect=True),
+                *named(
+                    topic=text("Redirect to this topic", topic, default=None, hint=_BACK, is_redirect=True),
+                ),
                 *_DESTINATION,
-                _SASL,
+                *named(sasl_mechanism=_SASL),
             ),
             max_hosts=20,
         ),

@@ -3,22 +3,18 @@
 Which settings a kind of broker has is declared in `broker_kinds.py`; here is how a configuration of them is read.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from poisonadmin.brokers.domain.broker_kinds import BROKERS, DESTINATION_DEFAULTS, SOURCE_DEFAULTS, BrokerKind
-from poisonadmin.brokers.domain.broker_settings import InvalidValue, Setting
+from poisonadmin.brokers.domain.broker_kinds import BROKERS, BrokerKind
 from poisonadmin.brokers.domain.broker_urls import InvalidBrokerUrl, parse_broker_url
-from poisonadmin.core.domain.errors import InvalidField, PoisonAdminError, all_checked
+from poisonadmin.core.domain.errors import InvalidField
+from poisonadmin.core.domain.settings import InvalidValue, Refuse, checked_config
 from poisonadmin.core.domain.ssrf import NetworkGuard
 from poisonadmin.destinations.domain.http_config import InvalidDestination
 
 MAX_QUEUES = 100
 MAX_SECRET_CHARS = 2048
-
-Refuse = Callable[[str, str], PoisonAdminError]
-Check = Callable[[], Any]
 
 
 class InvalidSource(InvalidField):
@@ -40,14 +36,12 @@ def validate_broker_source(
     {'url': 'kafka://k.example.org', 'topics': ['orders-dlt'], 'group': 'poisonadmin-shop'}
     """
     broker = BROKERS[kind]
-    _refuse_unknown(config, ("url", broker.drained, *SOURCE_DEFAULTS[kind]), InvalidSource)
     names = config.get(broker.drained)
-    checks: dict[str, Check] = {
-        "url": lambda: _url(kind, config.get("url"), guard, InvalidSource),
+    first: dict[str, Callable[[], Any]] = {
+        "url": lambda: _url(kind, config.get("url"), guard),
         broker.drained: lambda: _names(broker, names) if needs_queues or names else [],
     }
-    filled_in = {setting.name: setting.stored.format(name=name) for setting in broker.source if setting.stored}
-    return all_checked(checks | _checks(broker.source, filled_in | dict(config), guard, InvalidSource))
+    return checked_config(broker.source, config, InvalidSource, guard=guard, instead=first, name=name)
 
 
 def validate_broker_destination(
@@ -62,9 +56,8 @@ def validate_broker_destination(
     {'url': 'amqp://r.example.org', 'queue': 'orders'}
     """
     refuse = InvalidDestination
-    _refuse_unknown(config, ("url", *DESTINATION_DEFAULTS[kind]), refuse)
-    checks: dict[str, Check] = {"url": lambda: _url(kind, config.get("url"), guard, refuse)}
-    checked = all_checked(checks | _checks(BROKERS[kind].destination, config, guard, refuse))
+    first = {"url": lambda: _url(kind, config.get("url"), guard)}
+    checked = checked_config(BROKERS[kind].destination, config, refuse, guard=guard, instead=first)
     if "exchange" in checked and "queue" in checked:
         raise refuse("exchange", "a redirect goes to a queue or to an exchange, not to both")
     if "routing_key" in checked and "exchange" not in checked:
@@ -98,43 +91,19 @@ def may_keep_login(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     return same_place and (after.get("verify_tls", True) or not before.get("verify_tls", True))
 
 
-def _refuse_unknown(config: Mapping[str, Any], known: Iterable[str], refuse: Refuse) -> None:
-    for field in config:
-        if field not in known:
-            raise refuse(str(field)[:100], f"unknown; known are {', '.join(known)}")
-
-
-def _url(kind: str, url: object, guard: NetworkGuard | None, refuse: Refuse) -> str:
+def _url(kind: str, url: object, guard: NetworkGuard | None) -> str:
     try:
         parse_broker_url(kind, url, guard=guard)
     except InvalidBrokerUrl as error:
-        raise refuse("url", error.detail) from None
+        raise InvalidValue(error.detail) from None
     return str(url)
-
-
-def _checks(
-    settings: Iterable[Setting], config: Mapping[str, Any], guard: NetworkGuard | None, refuse: Refuse
-) -> dict[str, Check]:
-    checks: dict[str, Check] = {}
-    for setting in settings:
-        is_null = config.get(setting.name) is None and setting.default is None and setting.stored is None
-        if setting.name in config and not is_null:
-            checks[setting.name] = partial(_checked, setting, config[setting.name], guard, refuse)
-    return checks
-
-
-def _checked(setting: Setting, value: object, guard: NetworkGuard | None, refuse: Refuse) -> object:
-    try:
-        return setting.check(value, guard)
-    except InvalidValue as error:
-        raise refuse(setting.name, str(error)) from None
 
 
 def _names(broker: BrokerKind, names: object) -> list[str]:
     if not isinstance(names, list | tuple) or not 1 <= len(names) <= MAX_QUEUES:
         raise InvalidSource(broker.drained, f"must be a list of 1 to {MAX_QUEUES} names")
     try:
-        checked = [str(broker.check_name(name, None)) for name in names]
+        checked = [str(broker.check_name(name)) for name in names]
     except InvalidValue as error:
         raise InvalidSource(broker.drained, str(error)) from None
     if len(set(checked)) < len(checked):

@@ -4,13 +4,14 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from datetime import datetime
 from typing import Any, TypeVar
 
 from django.db import connection, transaction
 from django.db.utils import OperationalError
 from psycopg.errors import QueryCanceled
 
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.sql import Sql, name, names, raw
 
@@ -84,6 +85,13 @@ def fetch_by_id(row: type[Row], sql: Sql | str, row_id: int) -> Row | None:
     return fetch_one(row, sql, [row_id]) if 0 < row_id <= MAX_ID else None
 
 
+def known(row: Row | None, what: str) -> Row:
+    """Return the row; raise NotFound where there is none."""
+    if row is None:
+        raise NotFound(f"There is no {what}.")
+    return row
+
+
 def fetch_rows(sql: Sql | str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
     """Return each result as a tuple."""
     with connection.cursor() as cursor:
@@ -94,6 +102,12 @@ def fetch_rows(sql: Sql | str, parameters: Parameters = ()) -> list[tuple[Any, .
 def fetch_values(sql: Sql | str, parameters: Parameters = ()) -> list[Any]:
     """Return the first column."""
     return [values[0] for values in fetch_rows(sql, parameters)]
+
+
+def database_time() -> datetime:
+    """Return the time at which the transaction began, by the database's clock."""
+    found: datetime = fetch_values("SELECT now()")[0]
+    return found
 
 
 def one_of(column: str, values: Sequence[str] | Sequence[int]) -> Sql:

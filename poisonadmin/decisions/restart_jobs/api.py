@@ -4,33 +4,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rest_framework import serializers
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NEW
-from poisonadmin.decisions.operations.commands.beginning import MAX_REASON_CHARS
+from poisonadmin.core.domain.settings import settings_of
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.domain.lifecycle import OperationState
 from poisonadmin.decisions.operations.queries.preview import OperationPreview, preview
 from poisonadmin.decisions.restart_jobs.commands import restart_jobs as commands
 from poisonadmin.decisions.restart_jobs.commands import runs
+from poisonadmin.decisions.restart_jobs.domain.restart_job import RestartJobSettings
 from poisonadmin.decisions.restart_jobs.domain.runs import RESTART_ACTIONS, RunOutcome
 from poisonadmin.decisions.restart_jobs.queries.restart_jobs import RestartJobRow, get_restart_job, list_restart_jobs
 from poisonadmin.decisions.restart_jobs.queries.runs import RestartRunRow, get_run, list_runs
-from poisonadmin.search.commands.selections import MAX_MEMBERS
 from poisonadmin.search.domain.selection import SelectionOrder
 from poisonadmin.search.queries.selections import get_selection
-from poisonadmin.web.api.contract import (
-    PAGE,
-    FilterField,
-    Identifier,
-    Paged,
-    StrictSerializer,
-    Text,
-    contract,
-)
+from poisonadmin.web.api.contract import PAGE, Identifier, Paged, StrictSerializer, contract
 from poisonadmin.web.api.routes import route
+from poisonadmin.web.api.setting_inputs import SettingsInput
 from poisonadmin.web.api.shape import Shape, whole_list
 from poisonadmin.web.api.view import ApiView, shown
 
@@ -52,7 +44,7 @@ RESTART_RUN = Shape("RestartRun", RestartRunRow, kinds={"outcome": RunOutcome, "
 RESTART_PREVIEW = Shape("RestartPreview", RestartPreview, kinds={"action": tuple(RESTART_ACTIONS)})
 
 
-class RestartJobFields(StrictSerializer):
+class RestartJobFields(SettingsInput):
     """`schedule`: five cron fields, in UTC; null: the job runs on request only.
 
     `filter`: parameters of `GET /messages/`; `state` is always NDLV. `reason`: that of every run's operation.
@@ -60,25 +52,13 @@ class RestartJobFields(StrictSerializer):
     10, then 100 before all others, and halts when they fail again.
     """
 
-    schedule = Text(max_length=commands.MAX_SCHEDULE_CHARS, required=False, allow_null=True, default=None)
-    filter = FilterField(required=False, default=dict)
-    action = serializers.ChoiceField(choices=[str(one) for one in RESTART_ACTIONS])
-    reason = Text(max_length=MAX_REASON_CHARS)
-    include_blacklisted = serializers.BooleanField(required=False, default=False)
-    limit = serializers.IntegerField(min_value=1, max_value=MAX_MEMBERS, required=False, allow_null=True, default=None)
-    order = serializers.ChoiceField(
-        choices=[str(one) for one in SelectionOrder], required=False, default=str(SelectionOrder.OLDEST)
-    )
-    max_restarts = serializers.IntegerField(min_value=1, max_value=commands.MAX_RESTARTS, required=False, default=1)
-    rate_per_second = serializers.FloatField(required=False, allow_null=True, default=None)
-    canary = serializers.BooleanField(required=False, default=False)
-    is_enabled = serializers.BooleanField(required=False, default=False)
+    settings = settings_of(RestartJobSettings, but=("name",))
 
 
-class RestartJobInput(RestartJobFields):
+class RestartJobInput(SettingsInput):
     """A restart job with its name."""
 
-    name = Text(max_length=commands.MAX_NAME_CHARS)
+    settings = settings_of(RestartJobSettings)
 
 
 class RestartRunInput(StrictSerializer):

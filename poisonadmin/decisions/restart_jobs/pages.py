@@ -1,7 +1,6 @@
 """Restart jobs: what each does and its runs, the preview of a run, and the form for administrators."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.contrib import messages as notes
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
@@ -12,12 +11,13 @@ from django.views.decorators.http import require_POST
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.filter_values import InvalidFilter
-from poisonadmin.decisions.operations.commands.beginning import MAX_REASON_CHARS
+from poisonadmin.core.domain.settings import settings_of
 from poisonadmin.decisions.operations.domain.actions import ACTIONS
 from poisonadmin.decisions.restart_jobs.commands import restart_jobs as commands
 from poisonadmin.decisions.restart_jobs.commands import runs
 from poisonadmin.decisions.restart_jobs.commands.restart_jobs import InvalidRestartJob
-from poisonadmin.decisions.restart_jobs.domain.runs import RESTART_ACTIONS, RunOutcome
+from poisonadmin.decisions.restart_jobs.domain.restart_job import ORDERS, RestartJobSettings
+from poisonadmin.decisions.restart_jobs.domain.runs import RunOutcome
 from poisonadmin.decisions.restart_jobs.queries.restart_jobs import (
     RestartJobRow,
     count_restartable,
@@ -26,53 +26,20 @@ from poisonadmin.decisions.restart_jobs.queries.restart_jobs import (
 )
 from poisonadmin.decisions.restart_jobs.queries.runs import RestartRunRow, list_runs
 from poisonadmin.messages.domain.member_outcomes import MemberOutcome
-from poisonadmin.search.domain.selection import SelectionOrder
 from poisonadmin.search.queries.selections import get_selection
 from poisonadmin.web.pages.forms import (
-    StoredForm,
-    TextField,
-    decimal_number,
     saved_or_shown,
-    texts_by_line,
-    ticks,
-    whole_number,
 )
+from poisonadmin.web.pages.setting_fields import SettingsForm
 from poisonadmin.web.pages.sidebar import Section, SidebarEntry
 from poisonadmin.web.pages.views import href, page, pager, require_known
 
-# Parameters of the page of messages that narrow nothing.
-_OF_THE_LIST = {"cursor", "ordering", "since", "mark", "state"}
 RUNS_A_PAGE = 20
 # Fewer digits than the largest id has.
 ID_DIGITS = 19
 
 
-def _parameters(text: str) -> dict[str, list[str]]:
-    """Return the parameters of lines such as `address=orders.#`; raise InvalidRestartJob."""
-    found: dict[str, list[str]] = {}
-    for line in texts_by_line(text):
-        name, equals, value = (part.strip() for part in line.partition("="))
-        if not equals or not value:
-            raise InvalidRestartJob("filter", f"{line[:80]!r} is no parameter such as `address=orders.#`.")
-        found.setdefault(name, []).append(value)
-    return found
-
-
-def _lines(parameters: Mapping[str, Sequence[str]]) -> str:
-    named = [(name, text) for name, texts in parameters.items() if name not in _OF_THE_LIST for text in texts]
-    return "\n".join(f"{name}={text}" for name, text in named)
-
-
-ORDERS: dict[str, str] = {
-    SelectionOrder.OLDEST: "Oldest first",
-    SelectionOrder.NEWEST: "Newest first",
-    SelectionOrder.RANDOM: "At random",
-    SelectionOrder.OLDEST_FAILURE: "Oldest failure first",
-    SelectionOrder.NEWEST_FAILURE: "Newest failure first",
-}
-
-
-class RestartJobForm(StoredForm):
+class RestartJobForm(SettingsForm):
     """A restart job. Its filter is a parameter of the list of messages a line."""
 
     object_type = "restart_job"
@@ -82,65 +49,15 @@ class RestartJobForm(StoredForm):
         ("How it delivers", "rate_per_second canary"),
     )
     rest = "When it runs"
-    name = TextField("Name", most=commands.MAX_NAME_CHARS, needed=True)
-    action = TextField("Action", choices=[(str(key), ACTIONS[key].verb) for key in RESTART_ACTIONS], needed=True)
-    reason = TextField(
-        "Reason",
-        most=MAX_REASON_CHARS,
-        needed=True,
-        rows=3,
-        hint="Why? Every run keeps it in the history and the audit log.",
-    )
-    filter = TextField(
-        "Filter: one parameter a line",
-        read=_parameters,
-        write=_lines,
-        rows=4,
-        hint="address=orders.#",
-        note="Those of the list of messages: address, reason, group, error, q, key.<name> and so on. Empty: all"
-        " messages that wait for a decision.",
-    )
-    limit = whole_number("Most messages in a run", note="Empty: all that the filter finds.")
-    order = TextField("Which of them", choices=list(ORDERS.items()), initial=str(SelectionOrder.OLDEST))
-    max_restarts = whole_number(
-        "Most decisions on each message",
-        initial=1,
-        needed=True,
-        note="A later run decides again on a message that failed again, up to this many times.",
-    )
-    rate_per_second = decimal_number(
-        "Most deliveries a second", note="On all workers together. Empty: as fast as the destinations take them."
-    )
-    canary = ticks("Try 1, then 10, then 100 messages of a run first, and halt when they fail again")
-    schedule = TextField(
-        "Schedule: five cron fields, UTC",
-        most=commands.MAX_SCHEDULE_CHARS,
-        hint="0 4 * * *",
-        note="Minute, hour, day, month, day of week. Empty: it runs only when somebody runs it.",
-    )
-    include_blacklisted = ticks("Also decide on messages that crashed their consumer, such as blacklisted ones")
-    is_enabled = ticks("Switched on: run by the schedule")
+    settings = settings_of(RestartJobSettings)
 
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments of the command that saves it; what cannot be read may be anything."""
-        typed = self.cleaned_data
-        return {
-            "name": typed.get("name", ""),
-            "action": typed.get("action", ""),
-            "reason": typed.get("reason", ""),
-            "schedule": typed.get("schedule") or None,
-            "filter": typed.get("filter") or {},
-            "limit": typed.get("limit"),
-            "order": typed.get("order") or SelectionOrder.OLDEST,
-            "max_restarts": typed.get("max_restarts") or 0,
-            "rate_per_second": typed.get("rate_per_second"),
-            "canary": typed.get("canary", False),
-            "is_enabled": typed.get("is_enabled", False),
-        }
+    def job(self) -> RestartJobSettings:
+        """Return the job as typed."""
+        return RestartJobSettings(**self.values())
 
     def check(self) -> None:
         """Raise what the command would refuse."""
-        commands.check_restart_job(**self.arguments())
+        commands.check_restart_job(self.job())
 
     def field_of(self, error: PoisonAdminError) -> str:
         """Return the field of an error."""
@@ -205,8 +122,7 @@ def edit(request: HttpRequest, principal: Principal, restart_job_id: int | None 
 
     def save() -> str:
         saved = commands.save_restart_job(
-            **form.arguments(),
-            include_blacklisted=form.cleaned_data["include_blacklisted"],
+            **form.values(),
             principal=principal,
             expected_version=form.expected_version(),
         )

@@ -6,7 +6,7 @@ from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.destination_ids import destinations_seen
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import StoredBytes, columns, fetch_one, fetch_values, stored_bytes
+from poisonadmin.core.queries.rows import StoredBytes, columns, fetch_one, fetch_values, known, stored_bytes
 from poisonadmin.core.queries.sql import Sql
 from poisonadmin.desk.queries.versions import OF_ATTEMPT, OF_CHANGE
 from poisonadmin.messages.domain.attempt import ShownAttempt
@@ -94,9 +94,7 @@ def payload(message_id: int, *, principal: Principal) -> StoredBytes:
         return archived.payload(message_id)
     require_payload(message_id)
     found = stored_bytes("body", "payload", message_id)
-    if found is None:
-        raise NotFound(f"There is no message {message_id}.")
-    return found
+    return known(found, f"message {message_id}")
 
 
 def payload_start(message_id: int, *, principal: Principal, most_bytes: int) -> bytes:

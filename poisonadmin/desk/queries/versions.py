@@ -5,7 +5,7 @@ from datetime import datetime
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.rows import StoredBytes, fetch, fetch_rows, fetch_values, stored_bytes
+from poisonadmin.core.queries.rows import StoredBytes, fetch, fetch_rows, fetch_values, known, stored_bytes
 from poisonadmin.core.queries.sql import Sql
 from poisonadmin.decisions.queries import payload_changes
 from poisonadmin.decisions.queries.payload_changes import MessageContent
@@ -78,9 +78,7 @@ def version_payload(message_id: int, number: int, *, principal: Principal) -> St
     found = stored_bytes("payload_version", "payload", message_id, number, where="message_id = %s AND number = %s")
     if found is None and _newest(message_id) == number:
         found = stored_bytes("body", "payload", message_id)
-    if found is None:
-        raise NotFound(f"There is no version {number} of message {message_id}.")
-    return found
+    return known(found, f"version {number} of message {message_id}")
 
 
 def version_diff(message_id: int, number: int, *, principal: Principal, most_bytes: int) -> list[str] | None:

@@ -4,24 +4,19 @@ import os
 import pwd
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from poisonadmin.core.domain.errors import all_checked
+from poisonadmin.core.domain import settings
+from poisonadmin.core.domain.settings import InvalidValue, checked_config, fraction, whole
 from poisonadmin.destinations.domain.http_config import InvalidDestination
 
 HANDLER_PATH = "POISONADMIN_HANDLER_PATH"
 SANDBOX_USER = "POISONADMIN_SANDBOX_USER"
 # What a sandbox has imported before it looks for a handler: a module of such a name would never be found.
 _TAKEN = frozenset({"poisonadmin", "poisonadmin_handler", "workers"})
-DEFAULTS: dict[str, Any] = {"memory_mb": 512, "cpu_seconds": 30.0, "timeout_ms": 30_000, "concurrency": 2}
 MAX_CALLABLE_CHARS = 255
-MEMORY_MB = (32, 65_536)
-CPU_SECONDS = (0.1, 3600.0)
-TIMEOUT_MS = (100, 3_600_000)
-CONCURRENCY = (1, 64)
 _CALLABLE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -88,39 +83,33 @@ def require_module(name: str, directories: Sequence[Path]) -> Path:
     raise InvalidDestination("callable", f"there is no module {module} in the directories of {HANDLER_PATH}")
 
 
+def _callable(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > MAX_CALLABLE_CHARS or _CALLABLE.fullmatch(value) is None:
+        raise InvalidValue("must name a function as module:function, such as shop.orders:handle")
+    return value
+
+
+# The limits hold for one message; `concurrency` is how many sandboxes of the destination may run at once.
+HANDLER = settings.named(
+    callable=settings.text(
+        "Function",
+        _callable,
+        most=MAX_CALLABLE_CHARS,
+        hint="shop.orders:handle",
+        note="module:function. The module is in a directory of POISONADMIN_HANDLER_PATH.",
+    ),
+    memory_mb=settings.number("Memory of a sandbox (MB)", whole(32, 65_536, " megabytes"), default=512),
+    cpu_seconds=settings.decimal("Processor time per message (s)", fraction(0.1, 3600.0, " seconds"), default=30.0),
+    timeout_ms=settings.number("Time per message (ms)", whole(100, 3_600_000, " milliseconds"), default=30_000),
+    concurrency=settings.number("Sandboxes at once", whole(1, 64, " sandboxes"), default=2),
+)
+DEFAULTS: dict[str, Any] = {setting.name: setting.default for setting in HANDLER[1:]}
+
+
 def validate_handler_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration of a handler destination, only what it sets; raise InvalidDestination naming the field.
-
-    Shape: `{callable: "module:function", memory_mb?, cpu_seconds?, timeout_ms?, concurrency?}`. The limits hold for one
-    message; `concurrency` is how many sandboxes of the destination may run at once.
 
     >>> validate_handler_config({"callable": "shop.orders:handle", "memory_mb": 256})
     {'callable': 'shop.orders:handle', 'memory_mb': 256}
     """
-    for field in config:
-        if field != "callable" and field not in DEFAULTS:
-            raise InvalidDestination(str(field), f"unknown; known are callable, {', '.join(DEFAULTS)}")
-    checks: dict[str, Callable[[Any], Any]] = {
-        "callable": _callable,
-        "memory_mb": partial(_number, "memory_mb", limits=MEMORY_MB, unit="megabytes"),
-        "cpu_seconds": partial(_number, "cpu_seconds", limits=CPU_SECONDS, unit="seconds", whole=False),
-        "timeout_ms": partial(_number, "timeout_ms", limits=TIMEOUT_MS, unit="milliseconds"),
-        "concurrency": partial(_number, "concurrency", limits=CONCURRENCY, unit="sandboxes"),
-    }
-    given = {"callable": None, **config}
-    return all_checked({name: partial(check, given[name]) for name, check in checks.items() if name in given})
-
-
-def _callable(value: Any) -> str:
-    if not isinstance(value, str) or len(value) > MAX_CALLABLE_CHARS or _CALLABLE.fullmatch(value) is None:
-        raise InvalidDestination("callable", "must name a function as module:function, such as shop.orders:handle")
-    return value
-
-
-def _number(field: str, value: Any, limits: tuple[float, float], unit: str, *, whole: bool = True) -> int | float:
-    is_number = isinstance(value, int) or (isinstance(value, float) and not whole)
-    if isinstance(value, bool) or not is_number or not limits[0] <= value <= limits[1]:
-        kind = "a whole number" if whole else "a number"
-        raise InvalidDestination(field, f"must be {kind} from {limits[0]} to {limits[1]} {unit}")
-    number: int | float = value
-    return number
+    return checked_config(HANDLER, config, InvalidDestination)

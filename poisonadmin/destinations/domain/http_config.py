@@ -2,12 +2,13 @@
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from poisonadmin.core.domain.errors import InvalidField, all_checked
+from poisonadmin.core.domain import settings
+from poisonadmin.core.domain.errors import InvalidField
+from poisonadmin.core.domain.settings import InvalidValue, checked_config, flag, one_of, whole
 from poisonadmin.core.domain.ssrf import NetworkGuard, odd_spelling
 
 TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")  # RFC 9110, section 5.6.2
@@ -42,18 +43,7 @@ COPIED_BY_DEFAULT = (
 METHODS = ("POST", "PUT", "PATCH")
 MAX_URL_CHARS = 2048
 MAX_HEADERS = 50
-TIMEOUT_MS = range(100, 300_001)
-CONCURRENCY = range(1, 513)
 CONNECTION_LOST = "connection_lost"
-DEFAULTS: dict[str, Any] = {
-    "method": "POST",
-    "headers": {},
-    "timeout_ms": 30_000,
-    "concurrency": 64,
-    "verify_tls": True,
-    "copy_headers": list(COPIED_BY_DEFAULT),
-    "crash_on": None,
-}
 
 
 def is_sendable(name: str, value: str) -> bool:
@@ -123,31 +113,6 @@ class InvalidDestination(InvalidField):
     """Raised when a destination's configuration cannot be used; `field` names what is wrong."""
 
     code = "invalid_destination"
-
-
-def validate_http_config(config: Mapping[str, Any], *, guard: NetworkGuard | None = None) -> dict[str, Any]:
-    """Return the configuration of an HTTP destination, only what it sets; raise InvalidDestination naming the field.
-
-    Shape: `{url, method?, headers?, timeout_ms?, concurrency?, verify_tls?, copy_headers?, crash_on?}`. `crash_on` is
-    "connection_lost" where a connection that is lost after the request was sent counts as a crash of the consumer.
-    With a `guard`, an address that is written in the URL is checked too; names are resolved and checked when a
-    connection is made.
-    """
-    for field in config:
-        if field != "url" and field not in DEFAULTS:
-            raise InvalidDestination(str(field), f"unknown; known are url, {', '.join(DEFAULTS)}")
-    checks: dict[str, Callable[[Any], Any]] = {
-        "url": partial(validate_url, guard=guard),
-        "method": _method,
-        "headers": validate_headers,
-        "timeout_ms": partial(_integer, "timeout_ms", limits=TIMEOUT_MS, unit=" milliseconds"),
-        "concurrency": partial(_integer, "concurrency", limits=CONCURRENCY, unit=""),
-        "verify_tls": partial(_boolean, "verify_tls"),
-        "copy_headers": _copy_headers,
-        "crash_on": _crash_on,
-    }
-    given = {"url": None, **config}
-    return all_checked({name: partial(check, given[name]) for name, check in checks.items() if name in given})
 
 
 def validate_url(url: Any, *, guard: NetworkGuard | None = None) -> str:
@@ -245,33 +210,43 @@ def validate_headers(headers: Any, *, field: str = "headers") -> dict[str, str]:
 
 
 def _method(method: Any) -> str:
-    if not isinstance(method, str) or method.upper() not in METHODS:
-        raise InvalidDestination("method", f"must be one of {', '.join(METHODS)}")
-    return method.upper()
-
-
-def _integer(field: str, value: Any, limits: range, unit: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value not in limits:
-        raise InvalidDestination(field, f"must be a whole number from {limits.start} to {limits.stop - 1}{unit}")
-    return value
-
-
-def _boolean(field: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidDestination(field, "must be true or false")
-    return value
+    return str(one_of(METHODS)(method.upper() if isinstance(method, str) else method))
 
 
 def _copy_headers(patterns: Any) -> list[str]:
     if not isinstance(patterns, list | tuple) or len(patterns) > MAX_HEADERS:
-        raise InvalidDestination("copy_headers", f"must be a list of at most {MAX_HEADERS} names or beginnings (x-*)")
+        raise InvalidValue(f"must be a list of at most {MAX_HEADERS} names or beginnings (x-*)")
     for pattern in patterns:
         if not isinstance(pattern, str) or not (pattern == "*" or TOKEN.match(pattern.removesuffix("*"))):
-            raise InvalidDestination("copy_headers", f"{pattern!r} is neither a header name nor a beginning like x-*")
+            raise InvalidValue(f"{pattern!r} is neither a header name nor a beginning like x-*")
     return list(patterns)
 
 
 def _crash_on(value: Any) -> str | None:
     if value not in (None, CONNECTION_LOST):
-        raise InvalidDestination("crash_on", f"must be null or {CONNECTION_LOST}")
+        raise InvalidValue(f"must be null or {CONNECTION_LOST}")
     return CONNECTION_LOST if value else None
+
+
+HTTP = settings.named(
+    url=settings.text("URL", validate_url, most=MAX_URL_CHARS, is_guarded=True, hint="https://hooks.example.org/in"),
+    method=settings.choice("Method", _method, default="POST", words={one: one for one in METHODS}),
+    headers=settings.other(check=validate_headers, default={}),
+    timeout_ms=settings.number("Answer within (ms)", whole(100, 300_000, " milliseconds"), default=30_000),
+    concurrency=settings.number("Requests at once", whole(1, 512), default=64),
+    verify_tls=settings.switch("Verify the server’s certificate", flag, default=True),
+    copy_headers=settings.other(check=_copy_headers, default=list(COPIED_BY_DEFAULT)),
+    crash_on=settings.other(check=_crash_on, default=None),
+)
+DEFAULTS: dict[str, Any] = {setting.name: setting.default for setting in HTTP[1:]}
+
+
+def validate_http_config(config: Mapping[str, Any], *, guard: NetworkGuard | None = None) -> dict[str, Any]:
+    """Return the configuration of an HTTP destination, only what it sets; raise InvalidDestination naming the field.
+
+    `crash_on` is "connection_lost" where a connection that is lost after the request was sent counts as a crash of the
+    consumer. With a `guard`, an address that is written in the URL is checked too; names are resolved and checked when
+    a connection is made.
+    """
+    null = {"crash_on": lambda: None} if config.get("crash_on", "") is None else {}
+    return checked_config(HTTP, config, InvalidDestination, guard=guard, instead=null)

@@ -7,29 +7,37 @@ from django import forms
 
 from poisonadmin.brokers.domain.broker_kinds import destination_settings
 from poisonadmin.core.domain.addresses import ANY_WORDS, MAX_ADDRESS_CHARS, validate_pattern
+from poisonadmin.core.domain.settings import settings_of
 from poisonadmin.destinations.commands import checked_destination
 from poisonadmin.destinations.domain import handler_config, http_config
-from poisonadmin.destinations.domain.http_config import CONNECTION_LOST, METHODS, may_keep_secrets
-from poisonadmin.destinations.domain.names_and_rates import MAX_NAME_CHARS
+from poisonadmin.destinations.domain.destination import DestinationSettings
+from poisonadmin.destinations.domain.http_config import CONNECTION_LOST, may_keep_secrets
 from poisonadmin.destinations.queries import DestinationRow
 from poisonadmin.store.models.destination import DestinationKind
 from poisonadmin.web.pages.broker_forms import BrokerForm
 from poisonadmin.web.pages.forms import (
-    ConfiguredForm,
     SecretLines,
     TextField,
-    decimal_number,
     lines_of,
     texts_by_line,
     ticks,
-    whole_number,
 )
+from poisonadmin.web.pages.setting_fields import ConfiguredForm
 
-_HTTP, _HANDLER = http_config.DEFAULTS, handler_config.DEFAULTS
+_HTTP = http_config.DEFAULTS
 
 
-def _owner() -> TextField:
-    return TextField(
+def _check(**arguments: Any) -> None:
+    checked_destination(DestinationSettings(**arguments))
+
+
+class OwnedForm(ConfiguredForm):
+    """The fields of every destination."""
+
+    object_type = "destination"
+    check_arguments = staticmethod(_check)
+    settings = settings_of(DestinationSettings, but=("owner",))
+    owner = TextField(
         "Owner",
         read=validate_pattern,
         most=MAX_ADDRESS_CHARS,
@@ -37,10 +45,6 @@ def _owner() -> TextField:
         note="A pattern of addresses, such as orders.#. Users whose scope contains all of them may use and change the"
         " destination, and its consumers move messages to no other address.",
     )
-
-
-def _rate() -> forms.FloatField:
-    return decimal_number("Deliveries per second", hint="no limit")
 
 
 def _headers(text: str) -> dict[str, str]:
@@ -60,17 +64,7 @@ def _lines(headers: Mapping[str, str]) -> str:
     return "\n".join(f"{name}: {value}" for name, value in headers.items())
 
 
-class OwnDestinationForm(ConfiguredForm):
-    """The fields that the forms of HTTP destinations and handlers share."""
-
-    object_type = "destination"
-    check_arguments = staticmethod(checked_destination)
-    name = TextField("Name", most=MAX_NAME_CHARS, needed=True)
-    owner = _owner()
-    max_rate_per_second = _rate()
-
-
-class HttpForm(OwnDestinationForm):
+class HttpForm(OwnedForm):
     """An HTTP destination. Its secret headers stay as they are where none are typed."""
 
     heading = "Add HTTP destination"
@@ -82,9 +76,7 @@ class HttpForm(OwnDestinationForm):
         ("Crashes", "crash_on"),
     )
     only_kind = DestinationKind.HTTP
-    url = TextField("URL", most=http_config.MAX_URL_CHARS, needed=True, hint="https://hooks.example.org/in")
-    method = TextField("Method", choices=[("", f"default ({_HTTP['method']})"), *((one, one) for one in METHODS)])
-    verify_tls = ticks("Verify the server’s certificate", initial=True)
+    configured = http_config.HTTP
     headers = TextField(
         "Headers of each request, one a line",
         read=_headers,
@@ -107,8 +99,6 @@ class HttpForm(OwnDestinationForm):
         note="Names, or beginnings such as x-*. Empty: none.",
         initial=_HTTP["copy_headers"],
     )
-    timeout_ms = whole_number("Answer within (ms)", hint=_HTTP["timeout_ms"])
-    concurrency = whole_number("Requests at once", hint=_HTTP["concurrency"])
     crash_on = ticks(
         "A lost connection counts as a crash of the consumer",
         note="Lost after the request and before its answer. The message is then delivered alone, and blacklisted when"
@@ -144,7 +134,7 @@ class HttpForm(OwnDestinationForm):
         return self.cleaned_data.get("secrets") or ({} if self.cleaned_data.get("forget_secrets") else None)
 
 
-class HandlerForm(OwnDestinationForm):
+class HandlerForm(OwnedForm):
     """A handler."""
 
     heading = "Add handler"
@@ -152,25 +142,10 @@ class HandlerForm(OwnDestinationForm):
     layout = (("Handler", "name owner callable"),)
     rest = "Limits"
     only_kind = DestinationKind.HANDLER
-    callable = TextField(
-        "Function",
-        most=handler_config.MAX_CALLABLE_CHARS,
-        needed=True,
-        hint="shop.orders:handle",
-        note="module:function. The module is in a directory of POISONADMIN_HANDLER_PATH.",
-    )
-    memory_mb = whole_number("Memory of a sandbox (MB)", hint=_HANDLER["memory_mb"])
-    cpu_seconds = decimal_number("Processor time per message (s)", hint=_HANDLER["cpu_seconds"])
-    timeout_ms = whole_number("Time per message (ms)", hint=_HANDLER["timeout_ms"])
-    concurrency = whole_number("Sandboxes at once", hint=_HANDLER["concurrency"])
-
-    def config(self) -> dict[str, Any]:
-        """Return the configuration as typed, for the command to check."""
-        limits = {name: value for name, value in self.filled_in().items() if name in _HANDLER}
-        return {"callable": self.cleaned_data.get("callable"), **limits}
+    configured = handler_config.HANDLER
 
 
-class BrokerDestinationForm(BrokerForm):
+class BrokerDestinationForm(BrokerForm, OwnedForm):
     """A broker."""
 
     heading = "Add broker destination"
@@ -180,8 +155,4 @@ class BrokerDestinationForm(BrokerForm):
     )
     layout = (("Connection", f"owner {BrokerForm.connection}"), ("Redirect", "queue topic exchange routing_key"))
     rest = "Limits"
-    object_type = "destination"
-    check_arguments = staticmethod(checked_destination)
-    settings = destination_settings()
-    owner = _owner()
-    max_rate_per_second = _rate()
+    kinds_of = destination_settings()

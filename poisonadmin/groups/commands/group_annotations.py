@@ -9,7 +9,7 @@ from django.db import connection, transaction
 from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PreconditionFailed, all_checked
-from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.core.queries.rows import database_time
 from poisonadmin.groups.commands.merged_groups import GroupMerged
 from poisonadmin.groups.domain.annotations import (
     InvalidAnnotation,
@@ -62,7 +62,7 @@ def _checked(changes: Mapping[str, Any]) -> dict[str, Any]:
         "note": lambda note: checked_note(note or ""),
         "ticket_url": checked_ticket_url,
         "tags": lambda tags: checked_tags(tags or []),
-        "snoozed_until": lambda until: checked_snooze(until, now=_now()),
+        "snoozed_until": lambda until: checked_snooze(until, now=database_time()),
     }
     found = all_checked({name: lambda name=name: checks[name](changes[name]) for name in changes})  # type: ignore[misc]
     return {"owner_id" if name == "owner" else name: value for name, value in found.items()}
@@ -75,11 +75,6 @@ def _owner_id(username: str | None) -> int | None:
     if found is None:
         raise InvalidAnnotation("owner", f"There is no account {username[:80]}")
     return found
-
-
-def _now() -> datetime:
-    now: datetime = fetch_values("SELECT now()")[0]
-    return now
 
 
 def _annotation_of(changes: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:

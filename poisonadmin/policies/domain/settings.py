@@ -1,13 +1,15 @@
 """Checks on the settings that a policy object overrides, one check a field."""
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from poisonadmin.core.domain.addresses import InvalidAddress, validate_address
+from poisonadmin.core.domain import settings
+from poisonadmin.core.domain.addresses import validate_address
 from poisonadmin.core.domain.errors import InvalidField, PoisonAdminError, all_checked
+from poisonadmin.core.domain.settings import Bounds, InvalidValue, Setting, of_field, one_of, within
 from poisonadmin.messages.domain.business_keys import InvalidBusinessKey, parsed_keys
 from poisonadmin.policies.domain.policy import (
     SYSTEM_DEAD_LETTER_QUEUE,
@@ -30,8 +32,6 @@ MAX_BUSINESS_KEYS = 5
 MAX_BUSINESS_KEY_CHARS = 255
 MAX_KEPT_DAYS = 36_500
 
-Check = Callable[[object], object]
-
 
 class UnknownSetting(PoisonAdminError):
     """Raised when a policy names a setting that does not exist; `field` is that name."""
@@ -49,11 +49,7 @@ class InvalidSetting(InvalidField):
     code = "invalid_setting"
 
 
-class _InvalidValue(Exception):
-    """Raised by a check, which does not know the field's name."""
-
-
-def validate_settings(settings: Mapping[str, object]) -> dict[str, object]:
+def validate_settings(given: Mapping[str, object]) -> dict[str, object]:
     """Return the settings as the values that `Policy` takes, in the order given.
 
     Errors: `UnknownSetting`, `InvalidSetting`; both name the field, and have the other fields' errors as `others`.
@@ -61,174 +57,147 @@ def validate_settings(settings: Mapping[str, object]) -> dict[str, object]:
     >>> validate_settings({"redelivery_delay_multiplier": 2, "on_exhausted": "discard"})
     {'redelivery_delay_multiplier': 2.0, 'on_exhausted': <OnExhausted.DISCARD: 'discard'>}
     """
-    if not isinstance(settings, Mapping):
+    if not isinstance(given, Mapping):
         raise InvalidSetting("settings", "must be an object.")
-    return all_checked({field: partial(_checked, field, value) for field, value in settings.items()})
+    return all_checked({field: partial(_checked, field, value) for field, value in given.items()})
 
 
 def _checked(field: str, value: object) -> object:
-    check = CHECKS.get(field)
-    if check is None:
+    one = SETTINGS.get(field)
+    if one is None:
         raise UnknownSetting(field)
-    try:
-        return check(value)
-    except _InvalidValue as error:
-        raise InvalidSetting(field, str(error)) from None
-    except InvalidAddress as error:
-        raise InvalidSetting(field, error.detail) from None
-
-
-def _integer(low: int, high: int) -> Check:
-    def check(value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise _InvalidValue("must be a whole number.")
-        if not low <= value <= high:
-            raise _InvalidValue(f"must be within {low}..{high}.")
+    if one.check is None or (value is None and one.default is None):
         return value
-
-    return check
-
-
-def _number(low: float, high: float) -> Check:
-    def check(value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise _InvalidValue("must be a number.")
-        if not low <= value <= high or not math.isfinite(value):
-            raise _InvalidValue(f"must be within {low:g}..{high:g}.")
-        return float(value)
-
-    return check
+    return of_field(field, partial(one.check, value), InvalidSetting)
 
 
-def _one_of(values: type[StrEnum]) -> Check:
-    def check(value: object) -> StrEnum:
-        if not isinstance(value, str) or value not in list(values):
-            raise _InvalidValue(f"must be one of {', '.join(values)}.")
-        return values(value)
-
-    return check
+def _decimal(low: float, high: float) -> Any:
+    bounds = Bounds(low, high, f"must be within {low:g}..{high:g}.", (int, float), "must be a number.")
+    return settings.decimal(check=lambda value: float(bounds(value)))
 
 
-def _or_none(check: Check) -> Check:
-    return lambda value: None if value is None else check(value)
+def _one_of(values: type[StrEnum]) -> Any:
+    known = one_of(values, ".")
+    return settings.choice(check=lambda value: values(known(value)), words={str(one): str(one) for one in values})
 
 
 def _boolean(value: object) -> bool:
     if not isinstance(value, bool):
-        raise _InvalidValue("must be true or false.")
+        raise InvalidValue("must be true or false.")
     return value
 
 
 def _address(value: object) -> str:
     if not isinstance(value, str):
-        raise _InvalidValue("must be an address.")
+        raise InvalidValue("must be an address.")
     return validate_address(value)
-
-
-_address_or_none = _or_none(_address)
 
 
 def _attempts(value: object) -> object:
     if value == UNLIMITED and not isinstance(value, bool | float):
         return value
     try:
-        return _integer(1, MAX_COUNT)(value)
-    except _InvalidValue:
-        raise _InvalidValue("must be a whole number of at least 1, or -1 for no limit.") from None
+        return within(1, MAX_COUNT)(value)
+    except InvalidValue:
+        raise InvalidValue("must be a whole number of at least 1, or -1 for no limit.") from None
 
 
 def _affix(value: object) -> str:
     if not isinstance(value, str):
-        raise _InvalidValue("must be a string.")
+        raise InvalidValue("must be a string.")
     if len(value) > MAX_AFFIX_CHARS:
-        raise _InvalidValue(f"must have at most {MAX_AFFIX_CHARS} characters.")
+        raise InvalidValue(f"must have at most {MAX_AFFIX_CHARS} characters.")
     if not value.isprintable() or any(character in value for character in " *#") or ".." in value:
-        raise _InvalidValue("must be a piece of an address: no spaces, wildcards or empty words.")
+        raise InvalidValue("must be a piece of an address: no spaces, wildcards or empty words.")
     return value
 
 
 def _engine(value: object) -> str:
     if not isinstance(value, str) or len(value) > MAX_ENGINE_CHARS:
-        raise _InvalidValue(f"must be a name of at most {MAX_ENGINE_CHARS} characters.")
+        raise InvalidValue(f"must be a name of at most {MAX_ENGINE_CHARS} characters.")
     return validate_address(value)
 
 
 def _business_keys(value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or len(value) > MAX_BUSINESS_KEYS:
-        raise _InvalidValue(f"must be a list of at most {MAX_BUSINESS_KEYS} JSON paths or headers.")
+        raise InvalidValue(f"must be a list of at most {MAX_BUSINESS_KEYS} JSON paths or headers.")
     for key in value:
         if not isinstance(key, str) or not key.isprintable() or not 1 <= len(key) <= MAX_BUSINESS_KEY_CHARS:
-            raise _InvalidValue(f"each must be a printable text of 1 to {MAX_BUSINESS_KEY_CHARS} characters.")
+            raise InvalidValue(f"each must be a printable text of 1 to {MAX_BUSINESS_KEY_CHARS} characters.")
     try:
         parsed_keys(tuple(value))
     except InvalidBusinessKey as error:
-        raise _InvalidValue(str(error)) from None
+        raise InvalidValue(str(error)) from None
     return tuple(value)
 
 
-_delay = _integer(0, MAX_DELAY_MS)
-_limit = _integer(0, MAX_COUNT)
-_days = _or_none(_integer(0, MAX_KEPT_DAYS))
+_FLAG = settings.switch(check=_boolean)
+_DELAY = settings.number(check=within(0, MAX_DELAY_MS), unit=" ms")
+_COUNT = settings.number(check=within(0, MAX_COUNT))
+_DAYS = settings.number(check=within(0, MAX_KEPT_DAYS), default=None, hint="never")
+_ADDRESS = settings.text(check=_address, default=None)
+_AFFIX = settings.text(check=_affix)
+_ENGINE = settings.text(check=_engine)
 
-# The settings as pages group them: those of a system, or of a subject, with the check of each.
-SECTIONS: dict[str, dict[str, Check]] = {
+# The settings as pages group them: those of a system, or of a subject, each declared once.
+SECTIONS: dict[str, dict[str, Setting]] = {
     "Redelivery": {
-        "redelivery_delay": _delay,
-        "redelivery_delay_multiplier": _number(0.0, MAX_MULTIPLIER),
-        "redelivery_collision_avoidance_factor": _number(0.0, 1.0),
-        "max_redelivery_delay": _or_none(_delay),
-        "max_delivery_attempts": _attempts,
-        "crashes_count_as_failures": _boolean,
-        "rollbacks_count_as_failures": _boolean,
+        "redelivery_delay": _DELAY,
+        "redelivery_delay_multiplier": _decimal(0.0, MAX_MULTIPLIER),
+        "redelivery_collision_avoidance_factor": _decimal(0.0, 1.0),
+        "max_redelivery_delay": replace(_DELAY, default=None, hint="ten times redelivery_delay"),
+        "max_delivery_attempts": settings.number(check=_attempts),
+        "crashes_count_as_failures": _FLAG,
+        "rollbacks_count_as_failures": _FLAG,
         "on_exhausted": _one_of(OnExhausted),
     },
     "Dead letters": {
-        "dead_letter_address": _address_or_none,
-        "auto_create_dead_letter_resources": _boolean,
-        "dead_letter_queue_prefix": _affix,
-        "dead_letter_queue_suffix": _affix,
+        "dead_letter_address": _ADDRESS,
+        "auto_create_dead_letter_resources": _FLAG,
+        "dead_letter_queue_prefix": _AFFIX,
+        "dead_letter_queue_suffix": _AFFIX,
     },
     "Crashes": {
-        "blacklisting_enabled": _boolean,
-        "crash_limit": _integer(1, MAX_COUNT),
+        "blacklisting_enabled": _FLAG,
+        "crash_limit": settings.number(check=within(1, MAX_COUNT)),
         "blame": _one_of(Blame),
-        "approve_clears_candidate": _boolean,
-        "fail_non_delivered": _boolean,
+        "approve_clears_candidate": _FLAG,
+        "fail_non_delivered": _FLAG,
     },
     "WebSphere": {
-        "max_failed_deliveries": _limit,
+        "max_failed_deliveries": _COUNT,
         "exception_destination": _one_of(ExceptionDestination),
-        "exception_destination_address": _address_or_none,
-        "messaging_engine": _engine,
-        "blocked_retry_timeout": _delay,
+        "exception_destination_address": _ADDRESS,
+        "messaging_engine": _ENGINE,
+        "blocked_retry_timeout": _DELAY,
     },
     "WebSphere MQ": {
-        "listener_max_retries": _or_none(_limit),
-        "backout_threshold": _limit,
-        "backout_requeue_queue": _address_or_none,
+        "listener_max_retries": replace(_COUNT, default=None, hint="off"),
+        "backout_threshold": _COUNT,
+        "backout_requeue_queue": _ADDRESS,
     },
     "AMPS": {
-        "failures_to_list": _limit,
-        "crashes_to_list": _limit,
+        "failures_to_list": _COUNT,
+        "crashes_to_list": _COUNT,
     },
     "Service Broker": {
-        "queue_off_after_rollbacks": _limit,
-        "conversation_failure_limit": _limit,
-        "conversation_error_address": _address_or_none,
+        "queue_off_after_rollbacks": _COUNT,
+        "conversation_failure_limit": _COUNT,
+        "conversation_error_address": _ADDRESS,
     },
     "Content and order": {
-        "ordered": _boolean,
-        "max_payload_bytes": _integer(1, MAX_PAYLOAD_BYTES),
-        "business_keys": _business_keys,
-        "persist_delivery_count_before_delivery": _boolean,
+        "ordered": _FLAG,
+        "max_payload_bytes": settings.number(check=within(1, MAX_PAYLOAD_BYTES), unit=" bytes"),
+        "business_keys": settings.lines(check=_business_keys),
+        "persist_delivery_count_before_delivery": _FLAG,
     },
     "Retention": {
-        "keep_delivered_days": _days,
-        "keep_failed_days": _days,
-        "keep_payload_days": _days,
+        "keep_delivered_days": _DAYS,
+        "keep_failed_days": _DAYS,
+        "keep_payload_days": _DAYS,
     },
 }
-CHECKS: dict[str, Check] = {name: check for checks in SECTIONS.values() for name, check in checks.items()}
+SETTINGS: dict[str, Setting] = {name: one for section in SECTIONS.values() for name, one in section.items()}
 
 
 def implied_addresses(policy: Policy) -> list[tuple[str, str]]:
@@ -247,16 +216,16 @@ def implied_addresses(policy: Policy) -> list[tuple[str, str]]:
     return found
 
 
-def named_addresses(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+def named_addresses(given: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the addresses that checked settings name, each behind its setting.
 
     >>> named_addresses({"messaging_engine": "me01", "dead_letter_address": None, "backout_requeue_queue": "bo"})
     [('messaging_engine', '_SYSTEM.Exception.Destination.me01'), ('backout_requeue_queue', 'bo')]
     """
     found = []
-    for name, value in settings.items():
-        if CHECKS.get(name) is _engine:
+    for name, value in given.items():
+        if SETTINGS.get(name) is _ENGINE:
             found.append((name, system_exception_destination(value)))
-        elif CHECKS.get(name) is _address_or_none and value is not None:
+        elif SETTINGS.get(name) is _ADDRESS and value is not None:
             found.append((name, value))
     return found

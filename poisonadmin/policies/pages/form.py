@@ -8,11 +8,12 @@ from django import forms
 from poisonadmin.core.domain.addresses import MAX_ADDRESS_CHARS, InvalidAddress
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.filter_values import MAX_ID
+from poisonadmin.core.domain.settings import InputKind, Setting
 from poisonadmin.policies.commands import checked_policy
 from poisonadmin.policies.domain.policy import BUILT_IN_PATTERN, PRESETS, UnknownPreset
 from poisonadmin.policies.domain.resolution import PolicySpec
+from poisonadmin.policies.domain.settings import SECTIONS, SETTINGS
 from poisonadmin.policies.queries.policies import MAX_PREVIEW, PolicyView
-from poisonadmin.policies.queries.values import IN_MILLISECONDS, SECTIONS, WORDS_OF_NULL, choices, kinds
 from poisonadmin.web.pages.forms import StoredForm, TextField, texts_by_comma, whole_number
 
 PREVIEWED = 12
@@ -44,8 +45,8 @@ class PolicyForm(StoredForm):
         **more: Any,
     ) -> None:
         super().__init__(data, policy, **more)
-        for name, kind in kinds().items():
-            self.fields[_SETTING + name] = _field(name, kind)
+        for name, setting in SETTINGS.items():
+            self.fields[_SETTING + name] = _field(name, setting)
         # What is named already may be out of scope, and stays.
         named = [policy.destination] if policy is not None and policy.destination else []
         self.fields["destination"].widget.choices += [(name, name) for name in sorted({*destinations, *named})]
@@ -59,9 +60,9 @@ class PolicyForm(StoredForm):
     def setting_sections(self) -> list[tuple[str, list[forms.BoundField], bool]]:
         """Return the fields of the settings by section, and whether one of them is filled in."""
         found = []
-        for section in SECTIONS:
-            fields = [self[_SETTING + name] for name in section.names]
-            found.append((section.title, fields, any(field.value() not in (None, "") for field in fields)))
+        for title, section in SECTIONS.items():
+            fields = [self[_SETTING + name] for name in section]
+            found.append((title, fields, any(field.value() not in (None, "") for field in fields)))
         return found
 
     def values(self) -> dict[str, Any]:
@@ -105,18 +106,19 @@ class SimulatorForm(PolicyForm):
         self.check_policy(self.spec().pattern or BUILT_IN_PATTERN)
 
 
-def _field(name: str, kind: str) -> TextField:
-    label = f"{name} (ms)" if name in IN_MILLISECONDS else name
-    match kind:
-        case "flag":
+def _field(name: str, setting: Setting) -> TextField:
+    label = f"{name} (ms)" if setting.unit == " ms" else name
+    match setting.input:
+        case InputKind.SWITCH:
             return TextField(label, read="true".__eq__, write=lambda value: str(value).lower(), choices=_YES_NO)
-        case "choice":
-            return TextField(label, choices=[("", "inherit"), *((choice, choice) for choice in choices(name))])
-        case "list":
+        case InputKind.CHOICE:
+            return TextField(label, choices=[("", "inherit"), *setting.choices.items()])
+        case InputKind.LINES:
             return texts_by_comma(label, hint="inherit; separate with commas")
-        case "number":
-            null = WORDS_OF_NULL.get(name)
-            return TextField(label, read=_number, hint=f"inherit; {_NULL}: {null}" if null else "inherit")
+        case InputKind.NUMBER | InputKind.DECIMAL:
+            return TextField(
+                label, read=_number, hint=f"inherit; {_NULL}: {setting.hint}" if setting.hint else "inherit"
+            )
         case _:
             return TextField(label, hint="inherit")
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
@@ -11,22 +12,20 @@ from django import forms
 from poisonadmin.alerts.channels.registry import CHANNELS
 from poisonadmin.core.domain.errors import NEW, AlreadyExists, PoisonAdminError, PreconditionFailed
 from poisonadmin.core.domain.filter_values import InvalidFilter
+from poisonadmin.core.domain.settings import Setting, settings_of
 from poisonadmin.reports.commands import saved
 from poisonadmin.reports.domain.asked import AskedReport, Period, ReportFormat, asked_report
 from poisonadmin.reports.domain.columns import InvalidReport
 from poisonadmin.reports.domain.groups import PIVOT_VALUES
 from poisonadmin.reports.domain.kinds import KINDS, KindInfo, PeriodBy, ReportKind
+from poisonadmin.reports.domain.saved import MAX_NAME_CHARS, SavedReportSettings
 from poisonadmin.reports.queries.live import report_filter
 from poisonadmin.web.pages.forms import (
-    PageForm,
     TextField,
-    drawn,
-    lines_of,
     texts_by_comma,
     texts_by_line,
-    ticks,
-    whole_number,
 )
+from poisonadmin.web.pages.setting_fields import SettingsFields
 
 FORMATS: dict[str, str] = {
     ReportFormat.XLSX: "Excel (.xlsx)",
@@ -75,7 +74,10 @@ def _days(label: str, **options: Any) -> TextField:
     return TextField(label, read=_day, write=lambda day: day.isoformat(), **options)
 
 
-class ReportForm(PageForm):
+_SETTINGS = settings_of(SavedReportSettings, but=("name",))
+
+
+class ReportForm(SettingsFields):
     """A report. Its days are those of its time zone, both of them included."""
 
     undone = "Nothing was made or saved."
@@ -85,6 +87,10 @@ class ReportForm(PageForm):
         ("Columns and groups", "columns group_by pivot figure"),
     )
     rest = "To keep it under a name"
+    settings: ClassVar[Mapping[str, Setting]] = {
+        **_SETTINGS,
+        "channel": replace(_SETTINGS["channel"], words={kind: one.words for kind, one in CHANNELS.items()}),
+    }
     kind = TextField("Kind", choices=[(str(kind), info.words) for kind, info in KINDS.items()], needed=True)
     format = TextField("Format", choices=list(FORMATS.items()), initial=str(ReportFormat.XLSX))
     filter = TextField(
@@ -116,24 +122,10 @@ class ReportForm(PageForm):
         note=f"Beside groups. The {PIVOT_VALUES} most frequent values; all others are one column.",
     )
     figure = TextField("Figure of the pivot", choices=[("", "How many there are"), *FIGURES.items()])
-    name = TextField("Name", most=saved.MAX_NAME_CHARS)
+    name = TextField("Name", most=MAX_NAME_CHARS)
     # Of the saved report that the form was opened with.
     was = forms.CharField(required=False, widget=forms.HiddenInput)
     version = forms.IntegerField(required=False, widget=forms.HiddenInput)
-    days = whole_number("Days", note="The last whole days before each run, instead of the period above.")
-    schedule = TextField(
-        "Schedule: five cron fields", most=saved.MAX_SCHEDULE_CHARS, hint="0 7 * * 1", note="In the time zone above."
-    )
-    is_shared = ticks("Share it with others")
-    channel = forms.ChoiceField(
-        choices=[("", "Nobody"), *((str(kind), channel.words) for kind, channel in CHANNELS.items())],
-        **drawn("When it is ready, tell by", choices=[]),
-    )
-    to = lines_of(
-        "Send to",
-        rows=2,
-        note="Mail addresses, one a line, or one URL. They get a link below POISONADMIN_PUBLIC_URL, and no rows.",
-    )
 
     def asked(self) -> AskedReport:
         """Return the report as typed. Errors: `InvalidReport`."""
@@ -157,17 +149,6 @@ class ReportForm(PageForm):
         period = Period(_midnight(since, zone), _midnight(until, zone), by)
         return AskedReport(**{**vars(found), "period": period})
 
-    def kept(self) -> dict[str, Any]:
-        """Return what is said of keeping it under a name."""
-        typed = self.cleaned_data
-        return {
-            "days": typed.get("days"),
-            "schedule": typed.get("schedule") or None,
-            "is_shared": typed.get("is_shared", False),
-            "channel": typed.get("channel") or None,
-            "to": typed.get("to") or [],
-        }
-
     def expected_version(self) -> int:
         """Return the version of the saved report that is changed; `NEW` under another name than it had."""
         typed = self.cleaned_data
@@ -180,7 +161,8 @@ class ReportForm(PageForm):
         if self.data.get("do") == "save":
             if self.cleaned_data.get("days") and (self.cleaned_data.get("first") or self.cleaned_data.get("last")):
                 raise InvalidReport("days", "is a period, too; leave it or the days above empty.")
-            saved.check_saved_report(self.cleaned_data.get("name", ""), asked, **self.kept())
+            kept = SavedReportSettings(name=self.cleaned_data.get("name", ""), **self.values())
+            saved.check_saved_report(kept, asked)
 
     def field_of(self, error: PoisonAdminError) -> str:
         """Return the field of an error."""

@@ -85,7 +85,7 @@ def _initial(request: HttpRequest, principal: Principal) -> dict[str, Any]:
 
 def _saved(request: HttpRequest, form: ReportForm, asked: AskedReport, principal: Principal) -> HttpResponseBase:
     _, secret = saved.save_report(
-        form.cleaned_data["name"], asked, principal=principal, expected_version=form.expected_version(), **form.kept()
+        form.cleaned_data["name"], asked, principal=principal, expected_version=form.expected_version(), **form.values()
     )
     notes.success(request, f"The report “{form.cleaned_data['name']}” is saved.")
     if secret is not None:

@@ -3,19 +3,19 @@
 A filter can name addresses: who is limited to some sees none of others.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import MAX_ID
-from poisonadmin.core.queries.rows import Versioned, fetch
+from poisonadmin.core.queries.rows import Versioned, columns, fetch, known
+from poisonadmin.reports.domain.saved import SavedReportSettings
 
 
-@dataclass(frozen=True)
-class SavedReportRow(Versioned):
+@dataclass(frozen=True, kw_only=True)
+class SavedReportRow(SavedReportSettings, Versioned):
     """A report under a name. `asked`: kind, filter, columns, period, time zone, groups and format.
 
     `days`: its period is so many whole days before a run; None: the period of `asked`. `schedule`: five cron fields in
@@ -24,26 +24,20 @@ class SavedReportRow(Versioned):
     """
 
     id: int
-    name: str
     owner: str
-    is_shared: bool
     asked: Mapping[str, Any]
-    days: int | None
-    schedule: str | None
     next_at: datetime | None
-    channel: str | None
-    to: Sequence[str]
     last_error: str | None
     last_report_id: int | None
     version: int
     updated_at: datetime
 
 
-_SELECT = """
-SELECT s.id, name, owner, is_shared, s.asked, days, schedule, next_at, channel, send_to AS "to", last_error,
+_SELECT = f"""
+SELECT s.id, {columns(SavedReportSettings, "s")}, owner, s.asked, next_at, last_error,
        (SELECT max(id) FROM report WHERE saved_id = s.id) AS last_report_id, version, updated_at
 FROM saved_report s
-"""
+"""  # noqa: S608  (constants)
 
 
 # By which session or token a user saved it makes no difference to who sees every address.
@@ -70,6 +64,4 @@ def get_saved_report(saved_id: int, *, principal: Principal) -> SavedReportRow:
     found: list[SavedReportRow] = []
     if 0 < saved_id <= MAX_ID:
         found = fetch(SavedReportRow, f"{_SELECT} WHERE s.id = %s AND {_SEEN}", [saved_id, *_seen(principal)])
-    if not found:
-        raise NotFound(f"There is no saved report {saved_id}.")
-    return found[0]
+    return known(found[0] if found else None, f"saved report {saved_id}")

@@ -1,8 +1,6 @@
 """The table of rules: written, ordered, removed. Each change is audited and holds from the next delivery on."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -15,33 +13,14 @@ from poisonadmin.core.domain.errors import (
     AlreadyExists,
     NotFound,
     PoisonAdminError,
-    all_checked,
     require_version,
 )
 from poisonadmin.core.domain.globs import glob
-from poisonadmin.core.domain.names import mistake_in
 from poisonadmin.rules.domain.fields import InvalidRule
-from poisonadmin.rules.domain.json_schema import InvalidSchema, compile_schema
-from poisonadmin.rules.domain.rules import Stage, reads_payloads, validate_rule
+from poisonadmin.rules.domain.rules import RuleFields, Stage, checked_rule, reads_payloads
 from poisonadmin.rules.queries.rules import covers_rule
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.rule import Rule
-
-MAX_NAME_CHARS = 100
-MAX_NOTE_CHARS = 2000
-MAX_OWNER_CHARS = 255
-
-
-@dataclass(frozen=True)
-class RuleFields:
-    """The fields of a rule that a person writes. `owner` None: who saves it."""
-
-    name: str
-    match: Mapping[str, Any]
-    action: Mapping[str, Any]
-    note: str = ""
-    owner: str | None = None
-    ends_at: datetime | None = None
 
 
 def create_rule(stage: str, fields: RuleFields, *, principal: Principal) -> Rule:
@@ -132,39 +111,8 @@ def locked_rule(rule_id: int, *, principal: Principal) -> Rule:
     return row
 
 
-def checked_rule(stage: Stage, fields: RuleFields) -> dict[str, Any]:
-    """Return what is to be stored of a rule that is written so, the owner as it was given; raise InvalidRule."""
-    found = all_checked(
-        {
-            "name": lambda: _name(fields.name),
-            "owner": lambda: fields.owner and _text("owner", fields.owner, 1, MAX_OWNER_CHARS),
-            "note": lambda: _text("note", fields.note, 0, MAX_NOTE_CHARS),
-            "rule": lambda: _definition(stage, fields),
-        }
-    )
-    match, action = found.pop("rule")
-    return found | {"match": match, "action": action, "ends_at": fields.ends_at}
-
-
-def _definition(stage: Stage, fields: RuleFields) -> tuple[dict[str, Any], dict[str, Any]]:
-    match, action = validate_rule(stage, fields.match, fields.action)
-    if "violates" in match:
-        try:
-            compile_schema(match["violates"])
-        except InvalidSchema as error:
-            raise InvalidRule("match.violates", error.detail) from None
-    return match, action
-
-
-def _name(name: str) -> str:
-    text = name.strip()
-    if (mistake := mistake_in(text, MAX_NAME_CHARS)) is not None:
-        raise InvalidRule("name", mistake)
-    return text
-
-
 def _checked(stage: Stage, fields: RuleFields, principal: Principal, before: Rule | None = None) -> dict[str, Any]:
-    values = checked_rule(stage, fields)
+    values = vars(checked_rule(stage, fields))
     match, action = values["match"], values["action"]
     if reads_payloads(match):
         principal.require(Permission.READ_PAYLOAD)
@@ -188,14 +136,6 @@ def _require_seen(
         owned = Destination.objects.values_list("name", "owner")
         if not any(fits(name) and principal.covers(owner) for name, owner in owned):
             raise OutOfScope("match.destination", f"destination {pattern}")
-
-
-def _text(field: str, value: str, low: int, high: int) -> str:
-    text = value.strip()
-    is_clean = text.isprintable() if field != "note" else "\0" not in text
-    if not low <= len(text) <= high or not is_clean:
-        raise InvalidRule(field, f"must be a text of {low} to {high} characters.")
-    return text
 
 
 def _saved(row: Rule, name: str, **options: Any) -> Rule:

@@ -5,14 +5,17 @@ A rule is two JSON objects. `match` names its conditions, all of which must hold
 Source: the table is that of MQ's `runmqdlq`.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
 from functools import partial
 from typing import Any
 
+from poisonadmin.core.domain import settings
 from poisonadmin.core.domain.addresses import matches
 from poisonadmin.core.domain.errors import all_checked
+from poisonadmin.core.domain.settings import InvalidValue, checked
 from poisonadmin.rules.domain.fields import (
     Check,
     InvalidRule,
@@ -31,6 +34,7 @@ from poisonadmin.rules.domain.fields import (
     text_pattern,
     wait,
 )
+from poisonadmin.rules.domain.json_schema import InvalidSchema, compile_schema
 
 ANYTHING = "*"
 
@@ -134,6 +138,46 @@ _PARTS: dict[Stage, dict[str, tuple[dict[str, Check], tuple[str, ...]]]] = {
         After.END_CONVERSATION: ({}, ()),
     },
 }
+
+
+def _text(least: int, most: int, *, is_printable: bool = True) -> Callable[[str], str]:
+    def check(value: str) -> str:
+        text = value.strip()
+        is_clean = text.isprintable() if is_printable else "\0" not in text
+        if not least <= len(text) <= most or not is_clean:
+            raise InvalidValue(f"must be a text of {least} to {most} characters.")
+        return text
+
+    return check
+
+
+@settings.configuration
+class RuleFields:
+    """What a person writes of a rule. `owner` None: who saves it."""
+
+    name: str = settings.name_of(100, is_stripped=True)
+    owner: str | None = settings.text("Owner", _text(1, 255), default=None, most=255)
+    note: str = settings.text("Note: what it is for", _text(0, 2000, is_printable=False), default="", most=2000, rows=2)
+    match: Mapping[str, Any] = settings.other(default={})
+    action: Mapping[str, Any] = settings.other()
+    ends_at: datetime | None = settings.other(default=None)
+
+
+def checked_rule(stage: Stage, fields: RuleFields) -> RuleFields:
+    """Return what is to be stored of a rule that is written so; raise InvalidRule."""
+    found: dict[str, Any] = {}
+
+    def definition() -> dict[str, Any]:
+        found["match"], found["action"] = validate_rule(stage, fields.match, fields.action)
+        if "violates" in found["match"]:
+            try:
+                compile_schema(found["match"]["violates"])
+            except InvalidSchema as error:
+                raise InvalidRule("match.violates", error.detail) from None
+        return dict(found["match"])
+
+    checked_fields = checked(fields, InvalidRule, instead={"match": definition})
+    return replace(checked_fields, action=found["action"])
 
 
 def reads_payloads(match: Mapping[str, Any]) -> bool:

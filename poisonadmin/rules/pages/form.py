@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 from poisonadmin.core.domain import strict_json
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.filter_values import InvalidFilter, moment
-from poisonadmin.rules.commands.table import MAX_NAME_CHARS, MAX_NOTE_CHARS, MAX_OWNER_CHARS, RuleFields, checked_rule
+from poisonadmin.core.domain.settings import settings_of
 from poisonadmin.rules.domain.fields import InvalidRule
-from poisonadmin.rules.domain.rules import After, Before, Stage
+from poisonadmin.rules.domain.rules import After, Before, RuleFields, Stage, checked_rule
 from poisonadmin.rules.pages.condition_formatter import (
     bounds,
     condition_text,
@@ -20,7 +20,8 @@ from poisonadmin.rules.pages.condition_formatter import (
     range_text,
 )
 from poisonadmin.rules.queries.rules import RuleRow
-from poisonadmin.web.pages.forms import StoredForm, TextField, decimal_number, texts_by_comma, ticks, whole_number
+from poisonadmin.web.pages.forms import TextField, decimal_number, texts_by_comma, ticks, whole_number
+from poisonadmin.web.pages.setting_fields import SettingsForm
 
 _OWN, _THEN = "name owner ends_at note", "do do_address do_tags do_delay_ms do_factor"
 
@@ -55,7 +56,7 @@ def _schema_text(schema: Any) -> str:
     return json.dumps(schema, indent=2, ensure_ascii=False)
 
 
-class RuleForm(StoredForm):
+class RuleForm(SettingsForm):
     """The form of a rule, for both stages. The last two sections are the rule's conditions and its action.
 
     Fields of the action but `do` itself begin with `do_`, for conditions may have the same names.
@@ -64,10 +65,8 @@ class RuleForm(StoredForm):
     object_type = "rule"
     keeps = ()
     stage: ClassVar[Stage]
-    name = TextField("Name", most=MAX_NAME_CHARS, needed=True)
-    owner = TextField("Owner", most=MAX_OWNER_CHARS)
+    settings = settings_of(RuleFields)
     ends_at = TextField("Ends (UTC)", read=_moment, write=_moment_text, type="datetime-local")
-    note = TextField("Note: what it is for", most=MAX_NOTE_CHARS, rows=2)
     address = TextField("Address", hint="orders.# or orders.*.created; empty: every address")
 
     def initial_of(self, row: RuleRow) -> dict[str, Any]:
@@ -84,12 +83,12 @@ class RuleForm(StoredForm):
         typed = {name: value for name, value in self.filled_in().items() if name != "not_json" or value}
         when, then = (names.split() for _, names in self.layout[1:])
         return RuleFields(
-            typed.get("name", ""),
-            {name: typed[name] for name in when if name in typed},
-            {name.removeprefix("do_"): typed[name] for name in then if name in typed},
-            typed.get("note", ""),
-            typed.get("owner"),
-            typed.get("ends_at"),
+            name=typed.get("name", ""),
+            match={name: typed[name] for name in when if name in typed},
+            action={name.removeprefix("do_"): typed[name] for name in then if name in typed},
+            note=typed.get("note", ""),
+            owner=typed.get("owner"),
+            ends_at=typed.get("ends_at"),
         )
 
     def field_of(self, error: PoisonAdminError) -> str:

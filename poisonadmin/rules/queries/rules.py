@@ -10,18 +10,18 @@ from typing import Any
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.rows import Versioned, fetch, fetch_by_id, fetch_rows
+from poisonadmin.core.queries.rows import Versioned, columns, fetch, fetch_by_id, fetch_rows
 from poisonadmin.rules.domain.content_rules import ContentRule, ContentRules, compile_content_rule
 from poisonadmin.rules.domain.failure_rules import FailureRule, compile_failure_rule
 from poisonadmin.rules.domain.json_schema import compile_schema
-from poisonadmin.rules.domain.rules import RuleDefinition, RuleFailed, Stage, reads_payloads
+from poisonadmin.rules.domain.rules import RuleDefinition, RuleFailed, RuleFields, Stage, reads_payloads
 from poisonadmin.runs.domain.kinds import KindName
 from poisonadmin.runs.queries.runs import RunFields, latest_run
 
-_SELECT = """SELECT r.id, r.stage, r.position, r.name, r.owner, r.note, r.match, r.action, r.is_enabled,
+_SELECT = f"""SELECT r.id, r.stage, r.position, {columns(RuleFields, "r")}, r.is_enabled,
  r.is_enabled AND (r.ends_at IS NULL OR r.ends_at > now()) AS is_in_force,
- r.checked_version IS NOT DISTINCT FROM r.version AS is_dry_run, r.ends_at, r.hits, r.last_hit_at, r.fault, r.version,
- r.updated_by, r.updated_at FROM rule r"""
+ r.checked_version IS NOT DISTINCT FROM r.version AS is_dry_run, r.hits, r.last_hit_at, r.fault, r.version,
+ r.updated_by, r.updated_at FROM rule r"""  # noqa: S608  (constants)
 _TITLES = "SELECT id, title FROM failure_group WHERE id = ANY(%s)"
 _RULES = """
 SELECT id, name, version, match::text, action::text FROM rule
@@ -33,8 +33,8 @@ class DryRunNotFound(NotFound):
     """Raised when the rule was never dry-run."""
 
 
-@dataclass(frozen=True)
-class RuleRow(Versioned):
+@dataclass(frozen=True, kw_only=True)
+class RuleRow(RuleFields, Versioned):
     """One row of the table of rules. Of those that match, the enabled one with the lowest `position` decides.
 
     `is_in_force`: it is enabled and has not ended. `is_dry_run`: a dry run has looked at this version. `hits` counts
@@ -44,15 +44,10 @@ class RuleRow(Versioned):
     id: int
     stage: str
     position: int
-    name: str
     owner: str
-    note: str
-    match: Mapping[str, Any]
-    action: Mapping[str, Any]
     is_enabled: bool
     is_in_force: bool
     is_dry_run: bool
-    ends_at: datetime | None
     hits: int
     last_hit_at: datetime | None
     fault: str | None

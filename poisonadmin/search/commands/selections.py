@@ -13,11 +13,10 @@ from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.rows import bounded
 from poisonadmin.core.queries.sql import EMPTY, TRUE, Sql, all_of
 from poisonadmin.search.domain.filters import parse_filter, require_values
-from poisonadmin.search.domain.selection import MEMBERS_A_PIECE, SelectionOrder
+from poisonadmin.search.domain.selection import MAX_MEMBERS, MEMBERS_A_PIECE, SelectionOrder
 from poisonadmin.search.queries.live import compile_filter
 
 KEPT_HOURS = 24
-MAX_MEMBERS = 10_000_000
 MAX_IDS = 10_000
 # Of one account, that nothing was done with: some 200 MB.
 MAX_UNUSED = 1_000

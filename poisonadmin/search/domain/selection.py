@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterable
 from enum import StrEnum
 
+MAX_MEMBERS = 10_000_000
 MEMBERS_A_PIECE = 10_000
 
 

@@ -7,15 +7,14 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import F
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS, SOURCE_DEFAULTS
 from poisonadmin.brokers.domain.brokers import InvalidSource, may_keep_login, validate_broker_source, validate_login
-from poisonadmin.core.commands import audit
-from poisonadmin.core.commands.locks import hold, try_lock
+from poisonadmin.core.commands import audit, configured
+from poisonadmin.core.commands.locks import try_lock
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.addresses import ANY_WORDS
-from poisonadmin.core.domain.errors import PoisonAdminError, all_checked, require_version
+from poisonadmin.core.domain.errors import PoisonAdminError, all_checked
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.domain.names import mistake_in
 from poisonadmin.core.domain.ssrf import guard_from
@@ -59,17 +58,23 @@ def save_source(
     """
     _require_configurer(principal)
     checked, login = checked_source(name, kind=kind, config=config, secrets=secrets)
-    with transaction.atomic(), connection.cursor() as cursor:
-        hold(cursor, Lock.CONFIGURATION)  # two who create the same name at once must not replace one another
-        before = Source.objects.select_for_update().filter(name=name).first()
-        require_version(f"source {name}", before, expected_version)
-        fresh = {"kind": kind, "config": checked, "secrets": login or {}}
-        row, is_new = (before, False) if before else Source.objects.get_or_create(name=name, defaults=fresh)
-        if not is_new:
-            _replace(row, kind, checked, login)
-        audit.record(principal.name, "source.saved", "source", name, details={"config": checked})
-    row.refresh_from_db()
-    return row
+
+    def write(before: Source | None) -> dict[str, Any]:
+        if before is not None and kind != before.kind:
+            raise InvalidSource("kind", f"a source keeps its kind, and this one drains {before.kind}")
+        kept = _kept_login(before, checked) if before and login is None else login or {}
+        # What was wrong may be right now.
+        fresh = dict.fromkeys(("next_check_at", "last_error", "last_error_at"))
+        return {**fresh, "failures": 0, "kind": kind, "config": checked, "secrets": kept}
+
+    return configured.save(
+        Source,
+        {"name": name},
+        write,
+        principal=principal,
+        expected_version=expected_version,
+        audited=("config",),
+    )
 
 
 def checked_source(
@@ -94,21 +99,11 @@ def _checked_name(name: str) -> str:
     return name
 
 
-def _replace(row: Source, kind: str, config: dict[str, Any], login: dict[str, str] | None) -> None:
-    if kind != row.kind:
-        raise InvalidSource("kind", f"a source keeps its kind, and this one drains {row.kind}")
-    if login is None and row.secrets and not may_keep_login(row.config, config):
+def _kept_login(row: Source, config: dict[str, Any]) -> dict[str, str]:
+    if row.secrets and not may_keep_login(row.config, config):
         raise InvalidSource("secrets", "must be given again: the stored ones are not sent to another place")
-    Source.objects.filter(id=row.id).update(
-        config=config,
-        secrets=row.secrets if login is None else login,
-        version=F("version") + 1,
-        # What was wrong may be right now.
-        failures=0,
-        next_check_at=None,
-        last_error=None,
-        last_error_at=None,
-    )
+    kept: dict[str, str] = row.secrets
+    return kept
 
 
 def set_source_enabled(source_id: int, *, enabled: bool, principal: Principal, reason: str) -> None:

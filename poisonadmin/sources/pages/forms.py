@@ -9,7 +9,8 @@ from poisonadmin.sources.commands.setup import MAX_PATH_CHARS, checked_source
 from poisonadmin.sources.queries.sources import SourceRow
 from poisonadmin.store.models.intake import SourceKind
 from poisonadmin.web.pages.broker_forms import BrokerForm
-from poisonadmin.web.pages.forms import ConfiguredForm, TextField, lines_of
+from poisonadmin.web.pages.forms import TextField, lines_of
+from poisonadmin.web.pages.setting_fields import ConfiguredForm
 
 # What a worker can be asked of a broker, by the value of its button.
 CHECKS = (("connection", "Test the connection"), ("preview", "Preview"), ("queues", "Find queues"))
@@ -28,7 +29,7 @@ class BrokerSourceForm(BrokerForm):
     checks = CHECKS
     object_type = "source"
     check_arguments = staticmethod(checked_source)
-    settings = source_settings()
+    kinds_of = source_settings()
     queues = lines_of(
         "Queues or topics with dead letters, one a line",
         needed=True,

@@ -7,10 +7,9 @@ from typing import Any
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import StoredBytes, Versioned, columns, fetch_by_id, stored_bytes
+from poisonadmin.core.queries.rows import StoredBytes, Versioned, columns, fetch_by_id, known, stored_bytes
 
 _SOURCES = Key(("s.id",), (int,), descending=False)
 _REJECTED = Key(("r.id",), (int,))
@@ -126,9 +125,7 @@ def get_source(source_id: int, *, principal: Principal) -> SourceRow:
     """Return the source; raise NotFound."""
     principal.require(Permission.READ)
     found = fetch_by_id(SourceRow, f"{_SELECT} WHERE s.id = %s", source_id) if principal.sees_everything else None
-    if found is None:
-        raise NotFound(f"There is no source {source_id}.")
-    return found
+    return known(found, f"source {source_id}")
 
 
 def list_files(
@@ -163,6 +160,4 @@ def rejected_raw(rejected_id: int, *, principal: Principal) -> StoredBytes:
     found = None
     if principal.sees_everything and 0 < rejected_id <= MAX_ID:
         found = stored_bytes("rejected_line", "raw", rejected_id)
-    if found is None:
-        raise NotFound(f"There is no rejected line {rejected_id}.")
-    return found
+    return known(found, f"rejected line {rejected_id}")

@@ -25,7 +25,7 @@ class AlertRule(models.Model):
     limits = models.JSONField(default=dict)
     search = models.CharField(max_length=1000, db_default="")
     channel = models.CharField(max_length=16)
-    send_to = ArrayField(models.TextField())
+    to = ArrayField(models.TextField())
     secrets = ArrayField(models.TextField(), default=list)
     old_secret_until = models.DateTimeField(null=True)
     quiet_from = models.CharField(max_length=5, null=True)

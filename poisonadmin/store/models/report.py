@@ -16,7 +16,7 @@ class SavedReport(models.Model):
     before a run.
 
     A run has the rights that the owner has at that time: `owner_account` is the `account` of a `Principal`. `schedule`:
-    five cron fields in the report's time zone. `channel`: how others are told, at `send_to`; `secrets` sign a webhook.
+    five cron fields in the report's time zone. `channel`: how others are told, at `to`; `secrets` sign a webhook.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -29,7 +29,7 @@ class SavedReport(models.Model):
     schedule = models.CharField(max_length=100, null=True)
     next_at = models.DateTimeField(null=True)
     channel = models.CharField(max_length=16, null=True)
-    send_to = ArrayField(models.TextField(), default=list)
+    to = ArrayField(models.TextField(), default=list)
     secrets = ArrayField(models.TextField(), default=list)
     last_error = models.TextField(null=True)
     version = models.IntegerField(db_default=1)

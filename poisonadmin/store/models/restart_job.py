@@ -13,9 +13,9 @@ class RestartJob(models.Model):
     """Decides on NDLV messages by itself (SAP-13): each run is an operation on what its filter finds then.
 
     `schedule`: five cron fields, UTC; None: it runs on request only. `filter` is that of `GET /messages/`: parameter ->
-    texts; `most`: how many messages a run takes, the first in `ordering`. It decides on a message at most
-    `max_restarts` times. `has_canary`: its operations try some messages first. A run has the rights that the owner
-    has at that time: `owner_account` is the `account` of a `Principal`, empty for PoisonAdmin itself.
+    texts; `limit`: how many messages a run takes, the first in `order`. It decides on a message at most `max_restarts`
+    times. `canary`: its operations try some messages first. A run has the rights that the owner has at that time:
+    `owner_account` is the `account` of a `Principal`, empty for PoisonAdmin itself.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -25,11 +25,11 @@ class RestartJob(models.Model):
     action = models.CharField(max_length=16)
     reason = models.TextField()
     include_blacklisted = models.BooleanField(db_default=False)
-    most = models.IntegerField(null=True)
-    ordering = models.CharField(max_length=16, db_default=SelectionOrder.OLDEST.value)
+    limit = models.IntegerField(null=True)
+    order = models.CharField(max_length=16, db_default=SelectionOrder.OLDEST.value)
     max_restarts = models.IntegerField(db_default=1)
     rate_per_second = models.FloatField(null=True)
-    has_canary = models.BooleanField(db_default=False)
+    canary = models.BooleanField(db_default=False)
     is_enabled = models.BooleanField(db_default=False)
     next_at = models.DateTimeField(null=True)
     owner = models.CharField(max_length=255)
@@ -41,7 +41,7 @@ class RestartJob(models.Model):
         db_table = "restart_job"
         constraints = [
             only_values_of("action", RESTART_ACTIONS),
-            only_values_of("ordering", SelectionOrder),
+            only_values_of("order", SelectionOrder),
             models.CheckConstraint(
                 condition=Q(is_enabled=False) | Q(schedule__isnull=False), name="restart_job_on_by_schedule"
             ),

@@ -20,6 +20,7 @@ class SignOffRule(models.Model):
 
     class Meta:
         db_table = "sign_off_rule"
+        verbose_name = "sign-off rule"
         constraints = [
             only_values_of("action", OperationAction, nullable=True),
             models.UniqueConstraint(fields=["match", "action"], name="sign_off_rule_once", nulls_distinct=False),

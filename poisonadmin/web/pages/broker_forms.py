@@ -1,28 +1,30 @@
 """The fields that forms of sources and destinations at a broker share: name, place, login, declared settings."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from django import forms
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS, BrokerKind, note_of
-from poisonadmin.brokers.domain.broker_settings import InputKind, Setting
 from poisonadmin.brokers.domain.broker_urls import MAX_URL_CHARS
 from poisonadmin.brokers.domain.brokers import MAX_SECRET_CHARS, may_keep_login
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.web.pages.forms import ConfiguredForm, SecretInput, TextField, ticks, whole_number
+from poisonadmin.core.domain.settings import InputKind, Setting
+from poisonadmin.web.pages.forms import SecretInput, TextField, ticks
+from poisonadmin.web.pages.setting_fields import ConfiguredForm, field_of
 
 _PLACES = " · ".join(f"{kind.words}: {kind.url_form}" for kind in BROKERS.values())
 _EXAMPLE = next(iter(BROKERS.values())).example
 
 
 class BrokerForm(ConfiguredForm):
-    """`settings`: those of the kinds, each with the kinds that have it. One that is left empty has its default.
+    """`kinds_of`: the settings of the kinds, each with the kinds that have it. One that is left empty has its default.
 
     An empty login stays as it is stored, unless `forget_login` is ticked.
     """
 
-    settings: ClassVar[Sequence[tuple[Setting, Sequence[BrokerKind]]]] = ()
+    kinds_of: ClassVar[Sequence[tuple[Setting, Sequence[BrokerKind]]]] = ()
     connection = "name kind url username password verify_tls forget_login"
     keeps = ("name", "kind")
     name = TextField("Name", most=100, needed=True)
@@ -34,8 +36,10 @@ class BrokerForm(ConfiguredForm):
 
     def __init__(self, data: Mapping[str, Any] | None = None, row: Any = None) -> None:
         super().__init__(data, row)
-        for setting, kinds in self.settings:
-            self.fields[setting.name] = _field(setting, kinds)
+        for setting, kinds in self.kinds_of:
+            drawn = replace(setting, note=note_of(setting, kinds))
+            of = {"data-kinds": " ".join(kind.name for kind in kinds)}
+            self.fields[setting.name] = field_of(drawn, is_sparse=True, **of)
         self.fields["password"].widget.attrs["autocomplete"] = "new-password"
         if row is None or not row.secret_names:
             del self.fields["forget_login"]
@@ -49,7 +53,7 @@ class BrokerForm(ConfiguredForm):
         kind = BROKERS[filled_in["kind"]]
         return {"url": filled_in.get("url")} | {
             setting.name: filled_in[setting.name]
-            for setting, kinds in self.settings
+            for setting, kinds in self.kinds_of
             if kind in kinds and setting.name in filled_in
             if setting.input != InputKind.SWITCH or filled_in[setting.name] != setting.default
         }
@@ -72,18 +76,3 @@ class BrokerForm(ConfiguredForm):
         """Return the field of an error; one about the login is shown at the user."""
         name = super().field_of(error)
         return "username" if name == "secrets" else name
-
-
-def _field(setting: Setting, kinds: Sequence[BrokerKind]) -> forms.Field:
-    note, hint = note_of(setting, kinds), setting.hint or setting.default or ""
-    of: dict[str, Any] = {"data-kinds": " ".join(kind.name for kind in kinds)}
-    match setting.input:
-        case InputKind.SWITCH:
-            return ticks(setting.label, note, initial=setting.default)
-        case InputKind.NUMBER:
-            return whole_number(setting.label, note=note, hint=hint, **of)
-        case InputKind.CHOICE:
-            choices = [("", f"default ({setting.default})"), *((one, one) for one in setting.choices)]
-            return TextField(setting.label, note=note, choices=choices, **of)
-        case InputKind.TEXT:
-            return TextField(setting.label, note=note, hint=hint, **of)

@@ -170,6 +170,11 @@ class PageForm(forms.Form):
 
     def __init__(self, data: Mapping[str, Any] | None = None, **more: Any) -> None:
         super().__init__(data, auto_id="%s", **more)
+        self.fields.update(self.more_fields())
+
+    def more_fields(self) -> dict[str, forms.Field]:
+        """Return the fields that are no attributes of the class."""
+        return {}
 
     def sections(self) -> list[tuple[str, list[forms.BoundField]]]:
         """Return the fields by section."""
@@ -269,46 +274,6 @@ class StoredForm(PageForm):
             self.show(error)
         self.data = {**{name: self.data[name] for name in self.data}, "version": self.row.version}
         return error.status
-
-
-class ConfiguredForm(StoredForm):
-    """A form of a source or a destination, which have a kind, a configuration and perhaps secrets.
-
-    `only_kind`: the kind, where no field asks for it. `check_arguments`: raises what the command that saves it would
-    refuse of `arguments`.
-    """
-
-    only_kind: ClassVar[str] = ""
-    check_arguments: ClassVar[Callable[..., Any]]
-
-    def config(self) -> dict[str, Any]:
-        """Return the configuration as typed, for the command to check."""
-        raise NotImplementedError
-
-    def keeps_secrets(self) -> bool:
-        """Return whether the stored secrets are to stay, in a form of what is stored now."""
-        row, version = self.row, self.cleaned_data.get("version")
-        return row is not None and bool(row.secret_names) and version == row.version and self.secret_values() is None
-
-    def secret_values(self) -> dict[str, str] | None:
-        """Return the secrets as typed; None where the stored ones are to be kept, or there can be none."""
-        return None
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments of the command that saves it."""
-        typed = self.cleaned_data
-        more = [name for name in ("owner", "max_rate_per_second") if name in self.fields]
-        return {
-            "name": typed.get("name", ""),
-            "kind": str(self.only_kind or typed["kind"]),
-            "config": self.config(),
-            "secrets": self.secret_values(),
-        } | {name: typed.get(name) for name in more}
-
-    def check(self) -> None:
-        """Raise what the command would refuse; nothing can be said of an unknown kind."""
-        if self.only_kind or "kind" in self.cleaned_data:
-            self.check_arguments(**self.arguments())
 
 
 def saved_or_shown(

@@ -5,39 +5,44 @@ from django.utils import timezone
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.rules.commands import table
-from poisonadmin.rules.commands.table import RuleFields, enable_rule
+from poisonadmin.rules.commands.table import enable_rule
+from poisonadmin.rules.domain.rules import RuleFields
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.rule import MessageTag, Rule
 from poisonadmin.store.models.run import LongRun
 
 BEFORE = (
     RuleFields(
-        "Orders need an id and a sane total",
-        {
+        name="Orders need an id and a sane total",
+        match={
             "address": "orders.#",
             "headers": [{"name": "X-Tenant", "like": "no*"}],
             "json": [{"path": "$.order.id", "missing": True}, {"path": "$.order.total", "outside": {"min": 0}}],
         },
-        {"do": "reject", "tags": ["incomplete"]},
+        action={"do": "reject", "tags": ["incomplete"]},
         note="Asked for by accounting: such an order is booked twice.",
         owner="orders team",
     ),
-    RuleFields("Large bodies go to the slow lane", {"size": {"min": 262_144}}, {"do": "redirect", "address": "slow"}),
     RuleFields(
-        "Pushes are tagged", {"content_type": "application/json*", "violates": {"required": ["order"]}},
-        {"do": "tag", "tags": ["push"]}, owner="platform",
+        name="Large bodies go to the slow lane",
+        match={"size": {"min": 262_144}},
+        action={"do": "redirect", "address": "slow"},
+    ),
+    RuleFields(
+        name="Pushes are tagged", match={"content_type": "application/json*", "violates": {"required": ["order"]}},
+        action={"do": "tag", "tags": ["push"]}, owner="platform",
     ),
 )  # fmt: skip
 AFTER = (
     RuleFields(
-        "Deadlocks go away by themselves",
-        {"exception_class": "*Deadlock*", "failures": {"max": 5}},
-        {"do": "retry", "delay_ms": 2000},
+        name="Deadlocks go away by themselves",
+        match={"exception_class": "*Deadlock*", "failures": {"max": 5}},
+        action={"do": "retry", "delay_ms": 2000},
     ),
     RuleFields(
-        "A conflict is never solved by trying again",
-        {"status_code": {"min": 409, "max": 409}},
-        {"do": "park"},
+        name="A conflict is never solved by trying again",
+        match={"status_code": {"min": 409, "max": 409}},
+        action={"do": "park"},
         owner="orders team",
     ),
 )

@@ -10,11 +10,11 @@ from poisonadmin.core.domain.access import Permission
 from poisonadmin.decisions.operations.api.answers import MESSAGE, created, shown
 from poisonadmin.decisions.operations.api.selections import PREVIEW
 from poisonadmin.decisions.operations.commands import beginning, operations
-from poisonadmin.decisions.operations.commands.beginning import MAX_REASON_CHARS
 from poisonadmin.decisions.operations.commands.exports import record_export
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.domain.lifecycle import OperationChange, OperationState
 from poisonadmin.decisions.operations.domain.pace import Pace
+from poisonadmin.decisions.operations.domain.params import MAX_REASON_CHARS
 from poisonadmin.decisions.operations.queries.ledger_report import ledger_report
 from poisonadmin.decisions.operations.queries.operations import (
     OperationDetail,

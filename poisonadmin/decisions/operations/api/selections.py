@@ -9,7 +9,7 @@ from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.domain.pace import Pace
 from poisonadmin.decisions.operations.queries.preview import OperationPreview, preview
 from poisonadmin.search.commands import selections
-from poisonadmin.search.domain.selection import SelectionOrder
+from poisonadmin.search.domain.selection import MAX_MEMBERS, SelectionOrder
 from poisonadmin.search.queries.selections import SelectionDetail, get_selection, get_selection_detail, list_members
 from poisonadmin.web.api.contract import (
     PAGE,
@@ -38,7 +38,7 @@ class SelectionInput(StrictSerializer):
 
     filter = FilterField(required=False)
     ids = serializers.ListField(child=Identifier(), required=False, max_length=selections.MAX_IDS, min_length=1)
-    limit = serializers.IntegerField(min_value=1, max_value=selections.MAX_MEMBERS, required=False, allow_null=True)
+    limit = serializers.IntegerField(min_value=1, max_value=MAX_MEMBERS, required=False, allow_null=True)
     order = serializers.ChoiceField(
         choices=[str(one) for one in SelectionOrder], required=False, default=str(SelectionOrder.OLDEST)
     )

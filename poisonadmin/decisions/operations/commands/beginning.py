@@ -22,7 +22,12 @@ from poisonadmin.decisions.operations.domain.actions import DELIVERING, Operatio
 from poisonadmin.decisions.operations.domain.canary import STAGE_ENDS
 from poisonadmin.decisions.operations.domain.lifecycle import OperationState
 from poisonadmin.decisions.operations.domain.pace import UNLIMITED, Pace
-from poisonadmin.decisions.operations.domain.params import InvalidOperation, checked_params, may_carry_out
+from poisonadmin.decisions.operations.domain.params import (
+    InvalidOperation,
+    checked_params,
+    may_carry_out,
+    require_reason,
+)
 from poisonadmin.decisions.queries import refusals
 from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffNeeded
 from poisonadmin.decisions.sign_offs.queries.needed import limits_of, sign_off_needed
@@ -31,7 +36,6 @@ from poisonadmin.search.queries.owners import account_id
 from poisonadmin.search.queries.selections import SelectionRow, get_selection
 from poisonadmin.store.models.operation import Operation, OperationPace, Selection, SelectionPiece
 
-MAX_REASON_CHARS = 2000
 # Few enough to be decided on at once: they wait for nobody, and nobody waits for them.
 DECIDED_AT_ONCE = 100
 
@@ -178,12 +182,6 @@ def _members(operation: Operation) -> set[int]:
     return {
         one for piece in SelectionPiece.objects.filter(selection_id=operation.selection_id) for one in piece.message_ids
     }
-
-
-def require_reason(reason: str) -> None:
-    """Do nothing where there is a reason; raise InvalidOperation."""
-    if not any(one.isalnum() for one in reason) or len(reason) > MAX_REASON_CHARS:
-        raise InvalidOperation("reason", f"must be 1 to {MAX_REASON_CHARS} characters, with a letter or a digit.")
 
 
 def _checked(

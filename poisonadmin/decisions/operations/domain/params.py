@@ -15,6 +15,7 @@ from poisonadmin.groups.domain.annotations import MAX_TAGS_OF_A_MESSAGE, Invalid
 from poisonadmin.messages.domain.envelope_fields import LIMITS
 
 MAX_OWNER_CHARS = 150
+MAX_REASON_CHARS = 2000
 MAX_PATCH_OPERATIONS = 100
 MAX_PATCH_BYTES = 64 * 1024
 MAX_HEADER_CHANGES = 50
@@ -31,6 +32,13 @@ class InvalidOperation(InvalidField):
     """Raised when a field of an operation is invalid; `field` names what is wrong."""
 
     code = "invalid_operation"
+
+
+def require_reason(reason: str) -> str:
+    """Return a reason that says something; raise InvalidOperation."""
+    if not any(one.isalnum() for one in reason) or len(reason) > MAX_REASON_CHARS:
+        raise InvalidOperation("reason", f"must be 1 to {MAX_REASON_CHARS} characters, with a letter or a digit.")
+    return reason
 
 
 def may_carry_out(action: OperationAction, principal: Principal) -> bool:

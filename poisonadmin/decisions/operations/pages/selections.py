@@ -15,7 +15,7 @@ from poisonadmin.core.domain.access import OutOfScope, Permission, Principal
 from poisonadmin.decisions.operations.commands import beginning
 from poisonadmin.decisions.operations.domain.actions import ACTIONS, DELIVERING, Action, OperationAction
 from poisonadmin.decisions.operations.domain.pace import UNLIMITED, Pace
-from poisonadmin.decisions.operations.domain.params import InvalidOperation
+from poisonadmin.decisions.operations.domain.params import MAX_REASON_CHARS, InvalidOperation
 from poisonadmin.decisions.operations.pages.previews import shown_preview
 from poisonadmin.decisions.operations.queries.preview import OperationPreview, preview
 from poisonadmin.search.commands.selections import freeze
@@ -64,7 +64,7 @@ class OperationForm(PageForm):
     )
     reason = TextField(
         "Reason",
-        most=beginning.MAX_REASON_CHARS,
+        most=MAX_REASON_CHARS,
         needed=True,
         rows=3,
         hint="Why? It is kept in the history and the audit log.",

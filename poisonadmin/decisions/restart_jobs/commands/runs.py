@@ -5,21 +5,16 @@ from dataclasses import replace
 from django.db import transaction
 
 from poisonadmin.core.commands import audit
-from poisonadmin.core.commands.authentication import principal_of_account
+from poisonadmin.core.commands.schedules import next_run, rights_of_owner
 from poisonadmin.core.commands.transaction_retry import retried
-from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Principal
-from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
-from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.core.domain.access import NotAllowed, Principal
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.queries.rows import database_time, fetch_rows, fetch_values, known
 from poisonadmin.decisions.operations.commands.beginning import OperationTerms, RunOf, begin
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.domain.lifecycle import OperationState
 from poisonadmin.decisions.operations.domain.pace import Pace
-from poisonadmin.decisions.restart_jobs.commands.restart_jobs import (
-    InvalidRestartJob,
-    next_run,
-    now,
-    require_every_address,
-)
+from poisonadmin.decisions.restart_jobs.commands.restart_jobs import InvalidRestartJob, require_every_address
 from poisonadmin.decisions.restart_jobs.domain.runs import RunOutcome
 from poisonadmin.decisions.restart_jobs.queries.restart_jobs import GOING, restart_filter, restartable
 from poisonadmin.search.commands.selections import freeze
@@ -84,10 +79,7 @@ def freeze_for_preview(job_id: int, *, principal: Principal) -> int:
 
 
 def _locked(job_id: int) -> RestartJob:
-    job = RestartJob.objects.select_for_update(no_key=True).filter(id=job_id).first()
-    if job is None:
-        raise NotFound(f"There is no restart job {job_id}.")
-    return job
+    return known(RestartJob.objects.select_for_update(no_key=True).filter(id=job_id).first(), f"restart job {job_id}")
 
 
 def _require_fresh(job: RestartJob, selection_id: int) -> None:
@@ -108,11 +100,11 @@ def _run_if_due(job_id: int) -> RestartRun | None:
 
 
 def _is_due(job: RestartJob) -> bool:
-    return job.is_enabled and job.next_at is not None and job.next_at <= now()
+    return job.is_enabled and job.next_at is not None and job.next_at <= database_time()
 
 
 def _move_on(job: RestartJob) -> None:
-    RestartJob.objects.filter(id=job.id).update(next_at=next_run(job.schedule or "", now()))
+    RestartJob.objects.filter(id=job.id).update(next_at=next_run(job.schedule or "", database_time()))
 
 
 def _run(job: RestartJob, *, asked_by: str | None = None, selection_id: int | None = None) -> RestartRun:
@@ -154,7 +146,7 @@ def _begin(job: RestartJob, selection_id: int | None) -> int | None:
         reason=job.reason,
         principal=actor,
         terms=OperationTerms(
-            Pace(job.rate_per_second, job.has_canary),
+            Pace(job.rate_per_second, job.canary),
             run_of=RunOf(job.id, spares_crashed=not job.include_blacklisted),
         ),
     )
@@ -162,8 +154,8 @@ def _begin(job: RestartJob, selection_id: int | None) -> int | None:
 
 def _freeze(job: RestartJob, actor: Principal) -> int:
     narrowed = restartable(job.id, include_blacklisted=job.include_blacklisted, max_restarts=job.max_restarts)
-    order = SelectionOrder(job.ordering)
-    return freeze(restart_filter(job.filter), order=order, most=job.most, narrowed=narrowed, principal=actor)
+    order = SelectionOrder(job.order)
+    return freeze(restart_filter(job.filter), order=order, most=job.limit, narrowed=narrowed, principal=actor)
 
 
 def _name_of(job: RestartJob) -> str:
@@ -172,10 +164,8 @@ def _name_of(job: RestartJob) -> str:
 
 def _acting(job: RestartJob) -> Principal:
     """Return the job as who decides, with the rights that its owner has now. Errors: `NotAllowed`."""
-    owner = principal_of_account(job.owner_account) if job.owner_account else SYSTEM
-    if owner is None:
-        raise NotAllowed(f"The account or token of its owner, {job.owner}, is not in force. {_AGAIN}")
     try:
+        owner = rights_of_owner(job.owner_account, job.owner)
         require_every_address(owner)
     except NotAllowed as error:
         raise NotAllowed(f"{error.detail} {_AGAIN}") from None

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from poisonadmin.core.domain.access import SYSTEM, Permission, Principal
-from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.paging import Count
-from poisonadmin.core.queries.rows import Versioned, bounded, fetch, fetch_by_id
+from poisonadmin.core.queries.rows import Versioned, bounded, columns, fetch, fetch_by_id, known
 from poisonadmin.core.queries.sql import Sql, all_of, raw
 from poisonadmin.decisions.queries.refusals import CRASHED_NOTHING
+from poisonadmin.decisions.restart_jobs.domain.restart_job import RestartJobSettings
 from poisonadmin.messages.domain.states import State
 from poisonadmin.search.domain.filters import parse_filter, require_values
 from poisonadmin.search.domain.payload_words import require_plain
@@ -20,8 +20,8 @@ from poisonadmin.search.queries.live import compile_filter
 COUNTED = 10_000
 
 
-@dataclass(frozen=True)
-class RestartJobRow(Versioned):
+@dataclass(frozen=True, kw_only=True)
+class RestartJobRow(RestartJobSettings, Versioned):
     """A saved filter whose runs are operations. `filter`: parameters of `GET /messages/`.
 
     `schedule`: cron fields, UTC; None: it runs on request only. `limit`: how many messages a run takes at most, the
@@ -30,18 +30,6 @@ class RestartJobRow(Versioned):
     """
 
     id: int
-    name: str
-    schedule: str | None
-    filter: Mapping[str, list[str]]
-    action: str
-    reason: str
-    include_blacklisted: bool
-    limit: int | None
-    order: str
-    max_restarts: int
-    rate_per_second: float | None
-    canary: bool
-    is_enabled: bool
     next_at: datetime | None
     last_at: datetime | None
     last_outcome: str | None
@@ -65,8 +53,7 @@ WHERE ended_at IS NULL AND operation.restart_job_id = {job} AND (
 ) ORDER BY operation.id
 """
 _SELECT = f"""
-SELECT job.id, name, schedule, filter, action, reason, include_blacklisted, most AS "limit", ordering AS "order",
-       max_restarts, rate_per_second, has_canary AS canary, is_enabled,
+SELECT job.id, {columns(RestartJobSettings, "job")},
        CASE WHEN is_enabled THEN next_at END AS next_at, run.at AS last_at, run.outcome AS last_outcome,
        run.detail AS last_detail, run.operation_id AS last_operation_id,
        EXISTS ({GOING.format(job="job.id")}) AS is_running, owner, version, updated_at
@@ -85,9 +72,7 @@ def get_restart_job(job_id: int, *, principal: Principal) -> RestartJobRow:
     """Return the restart job; raise NotFound."""
     principal.require(Permission.READ)
     found = fetch_by_id(RestartJobRow, f"{_SELECT} WHERE job.id = %s", job_id) if principal.sees_everything else None
-    if found is None:
-        raise NotFound(f"There is no restart job {job_id}.")
-    return found
+    return known(found, f"restart job {job_id}")
 
 
 def restart_filter(params: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Page, fetch_page, window
-from poisonadmin.core.queries.rows import bounded, columns, fetch_by_id
+from poisonadmin.core.queries.rows import bounded, columns, fetch_by_id, known
 from poisonadmin.decisions.operations.domain.ledger import Ledger
 from poisonadmin.decisions.operations.queries.operations import OperationDetail, operations_of_runs
 
@@ -55,9 +54,7 @@ def get_run(run_id: int, *, principal: Principal) -> RestartRunRow:
     """Return the run; raise NotFound."""
     principal.require(Permission.READ)
     found = fetch_by_id(_Run, f"{_SELECT} WHERE id = %s", run_id) if principal.sees_everything else None
-    if found is None:
-        raise NotFound(f"There is no run {run_id}.")
-    return _with_operations([found], principal)[0]
+    return _with_operations([known(found, f"run {run_id}")], principal)[0]
 
 
 def _with_operations(runs: Sequence[_Run], principal: Principal) -> list[RestartRunRow]:

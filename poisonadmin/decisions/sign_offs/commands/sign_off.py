@@ -8,11 +8,12 @@ from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.rows import fetch_values
-from poisonadmin.decisions.operations.commands.beginning import require_reason, start
+from poisonadmin.decisions.operations.commands.beginning import start
 from poisonadmin.decisions.operations.commands.operations import OperationNotChanged, end_where_over
 from poisonadmin.decisions.operations.commands.rights import why_not_allowed
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.domain.lifecycle import OperationState
+from poisonadmin.decisions.operations.domain.params import require_reason
 from poisonadmin.decisions.operations.queries.operations import OperationDetail, get_operation
 from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffDecision
 from poisonadmin.decisions.sign_offs.queries.needed import messages_at

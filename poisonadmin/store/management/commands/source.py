@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS, kind_of_url, note_of, source_settings
-from poisonadmin.brokers.domain.broker_settings import InputKind
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.secret_settings import BROKER_PASSWORD
+from poisonadmin.core.domain.settings import InputKind
 from poisonadmin.sources.commands.broker_checks import request_broker_check, request_source_check
 from poisonadmin.sources.commands.setup import add_source
 from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, BrokerCheckState, get_broker_check
