@@ -23,9 +23,8 @@ def save(
     expected_version: int | None,
     audited: Collection[str],
     require_seen: Callable[[Row], Any] = lambda _: None,
-    name: str | None = None,
 ) -> Row:
-    """Create or replace the row of this key, and return it. `name`: that of the row, where the key has none.
+    """Create or replace the row of this key, and return it. Its name is that of the key, or made of the key's parts.
 
     `write`: returns the columns in place of the row that is stored, None where there is none; it raises what speaks
     against that. `audited`: the columns that the audit log keeps, and what they were. `require_seen`: raises where the
@@ -34,7 +33,7 @@ def save(
     """
     rows = table._default_manager  # noqa: SLF001  (Django documents both names)
     meta = table._meta  # noqa: SLF001
-    name = name or str(key["name"])
+    name = str(key["name"]) if "name" in key else " ".join(str(part or "any")[:200] for part in key.values())
     with transaction.atomic(), connection.cursor() as cursor:
         locks.hold(cursor, Lock.CONFIGURATION)  # two who create the same name at once must not replace one another
         before: Any = rows.select_for_update().filter(**key).first()

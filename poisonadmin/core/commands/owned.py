@@ -1,4 +1,4 @@
-"""What people keep under names of their own, such as views and reports, and may share."""
+"""Saves and removes views and reports that people keep under names of their own, and may share."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol

@@ -30,7 +30,7 @@ class InvalidValue(ValueError):
 
 
 class InputKind(StrEnum):
-    """How a form and the API take a value; OTHER as they declare themselves."""
+    """The kinds of fields in forms and in the API; they declare an OTHER one themselves."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -74,7 +74,7 @@ class Setting:
 
     @property
     def is_needed(self) -> bool:
-        """Whether a form may not leave it empty: an empty field would mean none of its values."""
+        """True where a form may not leave it empty: an empty field would mean none of its values."""
         is_typed = self.input not in (InputKind.SWITCH, InputKind.CHOICE)
         return self.default is REQUIRED or (is_typed and self.default not in (None, "", [], {}))
 

@@ -153,7 +153,7 @@ def _text(least: int, most: int, *, is_printable: bool = True) -> Callable[[str]
 
 @settings.configuration
 class RuleFields:
-    """What a person writes of a rule. `owner` None: who saves it."""
+    """The fields of a rule that a person writes. `owner` None: who saves it."""
 
     name: str = settings.name_of(100, is_stripped=True)
     owner: str | None = settings.text("Owner", _text(1, 255), default=None, most=255)

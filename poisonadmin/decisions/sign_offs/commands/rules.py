@@ -64,7 +64,6 @@ def save_sign_off_rule(
         principal=principal,
         expected_version=expected_version,
         audited=values,
-        name=rule_name(match, action),
     )
 
 
