@@ -6,7 +6,7 @@ _ORDERS = ["newest", "newest_failure", "oldest", "oldest_failure", "random"]
 
 
 class Migration(migrations.Migration):
-    dependencies = [("store", "0007_broker_checks")]
+    dependencies = [("store", "0008_alike")]
 
     operations = [
         migrations.RemoveConstraint("restartjob", "restartjob_ordering_known"),
