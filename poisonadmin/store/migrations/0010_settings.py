@@ -6,7 +6,7 @@ _ORDERS = ["newest", "newest_failure", "oldest", "oldest_failure", "random"]
 
 
 class Migration(migrations.Migration):
-    dependencies = [("store", "0008_alike")]
+    dependencies = [("store", "0009_searches")]
 
     operations = [
         migrations.RemoveConstraint("restartjob", "restartjob_ordering_known"),
