@@ -2,7 +2,7 @@
 
 from poisonadmin.messages.domain.states import State
 from poisonadmin.policies.domain.resolution import PolicySpec, resolve
-from poisonadmin.policies.domain.retry_decision import RetryDecision
+from poisonadmin.policies.domain.retry_decision import PlainTry, RetryDecision
 from poisonadmin.policies.domain.retry_series import series
 from tests.conformance.vectors import Course, Hop, Vector
 
@@ -12,9 +12,8 @@ def course_by_rules(vector: Vector) -> Course:
     specs = [PolicySpec(pattern, preset, settings) for pattern, (preset, settings) in vector.policies.items()]
     policy = resolve(specs, vector.address).policy
     waits: list[int] = []
-    steps = series(
-        policy, address=vector.address, message_id=1, conversation_failures=0 if vector.conversation else None
-    )
+    first = PlainTry(id=1, attempt_number=1, address=vector.address)
+    steps = series(policy, first, conversation_failures=0 if vector.conversation else None)
     for failure, step in zip(range(1, vector.failures + 1), steps, strict=False):
         verdict = step.decision
         assert verdict.failure_count == failure
