@@ -68,9 +68,14 @@ OLD_NAMES = {
 }
 # Refused only as the whole name: as a part of one they have their everyday meaning.
 WHOLE_NAMES = {"lines", "hostile", "order"}
-# The same word with a meaning of its own: the installation's directory, the ledger of a bulk operation, and the name
-# that the API's document gave the counts.
-OWN_MEANING = {"home": "poisonadmin/embedded", "ledger": "poisonadmin/decisions", "stats": "poisonadmin/desk/api"}
+# The same word with a meaning of its own: a word of the search box, the installation's directory, the ledger of a bulk
+# operation, and the name that the API's document gave the counts.
+OWN_MEANING = {
+    "home": "poisonadmin/embedded",
+    "ledger": "poisonadmin/decisions",
+    "stats": "poisonadmin/desk/api",
+    "word": "poisonadmin/search",
+}
 
 # What readers of pages and documents are not to meet, as regular expressions, and what they read instead.
 OLD_PHRASES = {

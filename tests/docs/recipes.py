@@ -226,8 +226,8 @@ WORD = Recipe(
     (
         Insertion(
             "poisonadmin/search/domain/words.py",
-            '    Word("tag", TEXT, "A tag of a rule or of a person, as it is written."),',
-            '    Word("content_type", TEXT, "The type of its payload.", "type", FormField("Content type")),',
+            '    SearchWord("tag", TEXT, "A tag of a rule or of a person, as it is written."),',
+            '    SearchWord("content_type", TEXT, "The type of its payload.", "type", FormField("Content type")),',
         ),
         Insertion(
             "poisonadmin/search/queries/meanings.py",
@@ -246,12 +246,12 @@ from poisonadmin.desk.pages.triage import CHIP_NAMES, FORM_FIELDS
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.files import in_files
 from poisonadmin.search.queries.live import compile_filter
-from poisonadmin.search.queries.meanings import Reader
+from poisonadmin.search.queries.meanings import SearchReader
 assert [one.about for one in FILTER if one.name == "content_type"] == ["The type of its payload."]
 assert "content_type" in FORM_FIELDS and CHIP_NAMES["content_type"] == "type"
 asked = parse_filter({"q": ["content_type:text/xml"]})
 assert compile_filter(asked, SYSTEM).rest.parameters == (["text/xml"],)
-found = in_files(asked, Reader(SYSTEM, datetime.now(UTC)), is_exact=True)
+found = in_files(asked, SearchReader(SYSTEM, datetime.now(UTC)), is_exact=True)
 assert found == (["(m.content_type IN ('text/xml'))"], [])
 try:
     archived_where(asked, SYSTEM)

@@ -17,7 +17,7 @@ from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.messages.queries.detail_rows import AttemptRow, HistoryRow, HopRow, MessageDetail, Transport
 from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.search.domain.filters import parse_filter
-from poisonadmin.search.domain.words import ADDRESS, FLAG, ID, MOMENT, TEXT, WORDS, Word
+from poisonadmin.search.domain.words import ADDRESS, FLAG, ID, MOMENT, TEXT, WORDS, SearchWord
 from poisonadmin.search.queries.lists import ORDERINGS, list_messages
 from poisonadmin.store.models.claim import NodeEnd
 from poisonadmin.store.models.lane import AddressStatus
@@ -90,7 +90,7 @@ ORDERING = ordering(ORDERINGS, "Newest first is -id.")
 _PAGE = {parameter.name: parameter for parameter in (LIMIT, CURSOR, ORDERING)}
 
 
-def _parameter(word: Word) -> Parameter:
+def _parameter(word: SearchWord) -> Parameter:
     if word.kind.values:
         return choice(word.name, word.kind.values, word.about, many=True)
     if word.kind is TEXT:

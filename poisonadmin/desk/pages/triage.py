@@ -23,7 +23,7 @@ from poisonadmin.messages.domain.states import Confirming, Reason, State
 from poisonadmin.messages.queries.counts import counts
 from poisonadmin.search.deep.queries.searches import archived_found, latest_search, list_found
 from poisonadmin.search.domain.filters import MessageFilter, narrowing, parse_filter
-from poisonadmin.search.domain.words import WORDS, Word, parameter
+from poisonadmin.search.domain.words import WORDS, SearchWord, parameter
 from poisonadmin.search.queries.archived import ArchivedMessageRow, can_answer, list_archived
 from poisonadmin.search.queries.failures import FailureFilter, list_failures
 from poisonadmin.search.queries.lists import count_messages, list_messages
@@ -239,7 +239,7 @@ def _chip_value(name: str, value: str) -> str:
     return word.form.choices.get(value) or _CODES.get(word.kind.values, str)(value)
 
 
-def _form_field(word: Word, given: Sequence[str]) -> dict[str, Any]:
+def _form_field(word: SearchWord, given: Sequence[str]) -> dict[str, Any]:
     """Return a field of the form as its template shows it, with what is chosen."""
     choices = (word.form.choices if word.form else {}) or _CHOICES.get(word.kind.values, {})
     return {

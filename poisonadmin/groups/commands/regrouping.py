@@ -120,12 +120,12 @@ def regroup_due(
     until = time.monotonic() + seconds
     job_id = job_of(run, KindName.REGROUP, worker=worker, params={"regrouping": run.id}, phase=_FIRST_PHASE)
     with working_on(job_id, fail=partial(_fail, run, job_id), heartbeat=heartbeat, is_stopping=is_stopping):
-        turn = _Turn(run, job_id, failures, lambda: is_stopping() or time.monotonic() >= until)
+        turn = _RegroupingTurn(run, job_id, failures, lambda: is_stopping() or time.monotonic() >= until)
         if all(step() for step in (turn.survey, turn.decide, turn.move, turn.move_archived)):
             _finish(run, job_id)
 
 
-class _Turn:
+class _RegroupingTurn:
     """A worker's turn with a regrouping: steps that return whether they are at their end, or must pause."""
 
     def __init__(self, run: Regrouping, job_id: int, failures: FailureReader, must_pause: MustPause) -> None:

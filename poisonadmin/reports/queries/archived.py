@@ -15,7 +15,7 @@ from poisonadmin.reports.queries.live import report_filter
 from poisonadmin.search.domain.spark_sql import spark_time
 from poisonadmin.search.domain.words import refusal
 from poisonadmin.search.queries.files import in_files
-from poisonadmin.search.queries.meanings import Reader, fields_known
+from poisonadmin.search.queries.meanings import SearchReader, fields_known
 
 _TABLES = {
     Grain.MESSAGE: ("messages", "attempts"),
@@ -70,7 +70,7 @@ def archived_where(asked: AskedReport, principal: Principal) -> str:
 
     Errors: `NotInArchive`, `InvalidFilter`.
     """
-    conditions, outside = in_files(report_filter(asked), Reader(principal, _now()), is_exact=True)
+    conditions, outside = in_files(report_filter(asked), SearchReader(principal, _now()), is_exact=True)
     if outside:
         refused = refusal("Archived messages", outside[0], fields_known("files"))
         raise NotInArchive(outside[0], f"{refused} Begin the period later, or leave that out.")

@@ -7,7 +7,7 @@ from typing import Any
 
 from poisonadmin.core.domain.filter_values import MAX_VALUES, InvalidFilter, checked_text
 from poisonadmin.search.domain.payload_words import DEEP, PAYLOAD_AT, require_few
-from poisonadmin.search.domain.words import FREE, MOMENT, Word, parameter, shown_words, word_of_box
+from poisonadmin.search.domain.words import FREE, MOMENT, SearchWord, parameter, shown_words, word_of_box
 
 # A path may have names in quotation marks. Inside a quoted text, a backslash before a quotation mark stands for it.
 _TOKEN = re.compile(
@@ -100,7 +100,7 @@ def _skip_space(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def _word(token: Token) -> Word:
+def _word(token: Token) -> SearchWord:
     word = word_of_box(token.field or "")
     if word is None:
         raise InvalidFilter(
@@ -111,7 +111,7 @@ def _word(token: Token) -> Word:
     return word
 
 
-def _term_of_box(token: Token, word: Word) -> Term:
+def _term_of_box(token: Token, word: SearchWord) -> Term:
     name = _name(word, token.field or "")
     try:
         of = name if word.says == PAYLOAD_AT else token.field or ""
@@ -121,7 +121,7 @@ def _term_of_box(token: Token, word: Word) -> Term:
     return Term(word.says, values, operator, token.negated, name)
 
 
-def _name(word: Word, given: str) -> str:
+def _name(word: SearchWord, given: str) -> str:
     """Return the name that is behind the word's own: of a header or a key, or a path."""
     return given.partition(".")[2] if word.is_named or word.says == PAYLOAD_AT else ""
 
@@ -135,7 +135,7 @@ class MessageFilter:
 
     @property
     def is_deep(self) -> bool:
-        """Whether a search job has to look for it: it asks about payloads."""
+        """True for words about payloads, which only a search job answers."""
         return any(term.field in DEEP for term in self.terms)
 
 
@@ -177,7 +177,7 @@ def require_values(params: Mapping[str, Sequence[str]]) -> None:
             raise InvalidFilter(name[:100], f"{name[:100]} is empty; leave it out instead.")
 
 
-def _terms(name: str, word: Word | None, texts: Sequence[str]) -> list[Term]:
+def _terms(name: str, word: SearchWord | None, texts: Sequence[str]) -> list[Term]:
     if word is None:
         return [term for text in texts for term in parse_search(checked_text(name, text))]
     if word.kind is MOMENT and len(texts) > 1:
@@ -186,7 +186,7 @@ def _terms(name: str, word: Word | None, texts: Sequence[str]) -> list[Term]:
     return [Term(word.says, values, word.operator or "=", name=_name(word, name))]
 
 
-def _parameter(name: str) -> Word | None:
+def _parameter(name: str) -> SearchWord | None:
     """Return the word that a parameter is; None for `q`. Raise InvalidFilter."""
     word = parameter(name)
     if word is None and name != "q":

@@ -32,8 +32,8 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 
 @dataclass(frozen=True)
-class Kind:
-    """What a word takes: `compare` reads a value, given the word's name, the text, and whether that was quoted.
+class ValueKind:
+    """The values that a word takes: `compare` reads one, given the word's name, the text, and whether that was quoted.
 
     `examples`: what completion offers. `are_alternatives`: several words of one name in the box are alternatives.
     """
@@ -49,7 +49,7 @@ def _equals(read: Callable[[str, str], Any]) -> Callable[[str, str, bool], Compa
     return lambda name, text, _: ("=", (read(name, text),))
 
 
-def choice(values: type[StrEnum]) -> Kind:
+def choice(values: type[StrEnum]) -> ValueKind:
     """Return the kind of a word that takes one of the values, in either case."""
     codes = {str(value).lower(): value for value in values}
 
@@ -58,7 +58,7 @@ def choice(values: type[StrEnum]) -> Kind:
             raise InvalidFilter(name, f"{text[:40]!r} is not a {name}; those are {', '.join(values)}.")
         return code
 
-    return Kind("choice", _equals(read), values, tuple(values))
+    return ValueKind("choice", _equals(read), values, tuple(values))
 
 
 def _whole_number(name: str, text: str, _: bool) -> Comparison:
@@ -75,16 +75,16 @@ def _span(name: str, text: str, _: bool) -> Comparison:
     return "<", (timedelta(**{_UNITS[found[2]]: int(found[1])}),)
 
 
-TEXT = Kind("text", _equals(checked_text))
-ADDRESS = Kind("address", _equals(address_or_pattern))
-ID = Kind("id", _equals(number))
-FLAG = Kind("flag", _equals(flag), examples=("true", "false"))
-NUMBER = Kind("number", _whole_number, are_alternatives=False)
-MOMENT = Kind("moment", _equals(moment), are_alternatives=False)
-SPAN = Kind("span", _span, examples=("1h", "24h", "7d"), are_alternatives=False)
-KEY_VALUE = Kind("text", _equals(lambda name, text: shortened(checked_text(name, text))))
-BYTES = Kind("text", _equals(checked_text), are_alternatives=False)
-JSON_VALUE = Kind("JSON", lambda path, text, is_quoted: at_path(path, text, is_quoted=is_quoted))
+TEXT = ValueKind("text", _equals(checked_text))
+ADDRESS = ValueKind("address", _equals(address_or_pattern))
+ID = ValueKind("id", _equals(number))
+FLAG = ValueKind("flag", _equals(flag), examples=("true", "false"))
+NUMBER = ValueKind("number", _whole_number, are_alternatives=False)
+MOMENT = ValueKind("moment", _equals(moment), are_alternatives=False)
+SPAN = ValueKind("span", _span, examples=("1h", "24h", "7d"), are_alternatives=False)
+KEY_VALUE = ValueKind("text", _equals(lambda name, text: shortened(checked_text(name, text))))
+BYTES = ValueKind("text", _equals(checked_text), are_alternatives=False)
+JSON_VALUE = ValueKind("JSON", lambda path, text, is_quoted: at_path(path, text, is_quoted=is_quoted))
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class FormField:
 
 
 @dataclass(frozen=True)
-class Word:
+class SearchWord:
     """A word of the search box (`in_box`), a parameter of the API and of pages (`is_parameter`), or both.
 
     `about` explains it in the API. `label`: what a filter in force is called. `short`: another name in the box.
@@ -107,7 +107,7 @@ class Word:
     """
 
     name: str
-    kind: Kind
+    kind: ValueKind
     about: str = ""
     label: str = ""
     form: FormField | None = None
@@ -130,84 +130,84 @@ class Word:
         return {"payload_at": "payload.$.<path>"}.get(self.says, f"{self.name}.<name>" if self.is_named else self.name)
 
 
-def _box(name: str, kind: Kind, says: str = "") -> Word:
-    return Word(name, kind, field=says, is_parameter=False)
+def _box(name: str, kind: ValueKind, says: str = "") -> SearchWord:
+    return SearchWord(name, kind, field=says, is_parameter=False)
 
 
-def _time(name: str, says: str, operator: str) -> Word:
+def _time(name: str, says: str, operator: str) -> SearchWord:
     words = name.replace("_", " ")
     form = FormField(f"{words.capitalize()} (UTC)")
-    return Word(name, MOMENT, label=words, form=form, field=says, operator=operator, in_box=False)
+    return SearchWord(name, MOMENT, label=words, form=form, field=says, operator=operator, in_box=False)
 
 
 WORDS = (
-    Word("state", choice(State), form=FormField("State"), column="state"),
-    Word(
+    SearchWord("state", choice(State), form=FormField("State"), column="state"),
+    SearchWord(
         "address",
         ADDRESS,
         "An address, or a pattern with * (one word) and # (any words).",
         form=FormField("Address", "orders.# or orders.*.created"),
         column="address_id",
     ),
-    Word("group", ID, "A failure group.", "failure group", column="group_id"),
-    Word("reason", choice(Reason), form=FormField("Reason"), column="reason"),
-    Word("candidate", FLAG, "Whether it may have crashed its consumer."),
-    Word("confirmation", choice(Confirming), "", "consumer confirmation", FormField("Consumer confirmation")),
-    Word(
+    SearchWord("group", ID, "A failure group.", "failure group", column="group_id"),
+    SearchWord("reason", choice(Reason), form=FormField("Reason"), column="reason"),
+    SearchWord("candidate", FLAG, "Whether it may have crashed its consumer."),
+    SearchWord("confirmation", choice(Confirming), "", "consumer confirmation", FormField("Consumer confirmation")),
+    SearchWord(
         "original_address",
         ADDRESS,
         "Where it failed, of a message that was moved since; an address or a pattern.",
         "original address",
         column="original_address_id",
     ),
-    Word(
+    SearchWord(
         "error",
         TEXT,
         "Part of its failure group's title, class or cause, or a phrase of its latest failure's message.",
         form=FormField("Error holds", "part of the class, or words of the message’s error"),
     ),
-    Word(
+    SearchWord(
         "failure",
         TEXT,
         "Part of its failure group's title, class or cause, or of the message of the group's sample.",
         "failure group holds",
         FormField("Failure group holds", "part of its title, class or cause"),
     ),
-    Word(
+    SearchWord(
         "group_owner",
         TEXT,
         "The name of the account that owns its failure group.",
         "owner of the failure group",
         FormField("Owner of the failure group"),
     ),
-    Word(
+    SearchWord(
         "group_tag",
         TEXT,
         "A tag of its failure group.",
         "tag of the failure group",
         FormField("Tag of the failure group"),
     ),
-    Word(
+    SearchWord(
         "snoozed",
         FLAG,
         "Whether its failure group is snoozed now.",
         "snoozed failure groups",
         FormField("Snoozed failure groups", unset="Shown too", choices={"false": "left out", "true": "only these"}),
     ),
-    Word("destination", TEXT, "Where the address that it would be delivered from, or again, delivers to."),
-    Word(
+    SearchWord("destination", TEXT, "Where the address that it would be delivered from, or again, delivers to."),
+    SearchWord(
         "consumer_version",
         TEXT,
         "What its consumer was when it failed last (`PoisonAdmin-Consumer-Version`).",
         "consumer version",
         short="version",
     ),
-    Word("conversation_id", TEXT, label="conversation", form=FormField("Conversation"), short="conversation"),
-    Word("message_id", TEXT, label="message id", form=FormField("Producer’s message id"), short="message"),
-    Word("owner", TEXT, "The account that cares for it; `none`: those without an owner."),
-    Word("tag", TEXT, "A tag of a rule or of a person, as it is written."),
-    Word("header", TEXT, is_named=True),
-    Word("key", KEY_VALUE, is_named=True),
+    SearchWord("conversation_id", TEXT, label="conversation", form=FormField("Conversation"), short="conversation"),
+    SearchWord("message_id", TEXT, label="message id", form=FormField("Producer’s message id"), short="message"),
+    SearchWord("owner", TEXT, "The account that cares for it; `none`: those without an owner."),
+    SearchWord("tag", TEXT, "A tag of a rule or of a person, as it is written."),
+    SearchWord("header", TEXT, is_named=True),
+    SearchWord("key", KEY_VALUE, is_named=True),
     _time("received_after", "received_at", ">="),
     _time("received_before", "received_at", "<"),
     _time("failed_after", "failed_at", ">="),
@@ -228,12 +228,12 @@ SPAN_FIELDS = {word.says for word in WORDS if word.kind is SPAN}
 FREE = "text"
 
 
-def parameter(name: str) -> Word | None:
+def parameter(name: str) -> SearchWord | None:
     """Return the word of a parameter; None where there is none of this name."""
     return _found(name, {word.name: word for word in WORDS if word.is_parameter})
 
 
-def word_of_box(name: str) -> Word | None:
+def word_of_box(name: str) -> SearchWord | None:
     """Return the word of the search box that has this name, or a longer one; None where there is none."""
     if name.startswith("payload.$"):
         return next(word for word in WORDS if word.says == PAYLOAD_AT)
@@ -241,7 +241,7 @@ def word_of_box(name: str) -> Word | None:
     return _found(name, in_box)
 
 
-def _found(name: str, words: Mapping[str, Word]) -> Word | None:
+def _found(name: str, words: Mapping[str, SearchWord]) -> SearchWord | None:
     prefix, dot, rest = name.partition(".")
     word = words.get(prefix if dot else name)
     return word if word is not None and (word.is_named and bool(rest)) is bool(dot) is word.is_named else None

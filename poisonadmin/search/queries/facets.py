@@ -89,7 +89,7 @@ _NONE = _Values((), 0)
 def _counted(counted: CountedFilter, limit: int) -> tuple[Count, dict[str, _Values]]:
     columns = {field: name(column) for field, column in COLUMNS.items()}
     on = {field: name(f"on_{field}") for field in COLUMNS}
-    said = join(", ", (Sql("{said} AS {on}", said=counted.on(field), on=on[field]) for field in COLUMNS))
+    selected = join(", ", (Sql("{selected} AS {on}", selected=counted.on(field), on=on[field]) for field in COLUMNS))
     branches = [
         Sql(
             """(SELECT {field} AS field, {column}::text AS value, sum(n)::bigint AS n,
@@ -105,11 +105,11 @@ def _counted(counted: CountedFilter, limit: int) -> tuple[Count, dict[str, _Valu
     ]
     rows = fetch_rows(
         Sql(
-            """WITH c AS MATERIALIZED (SELECT {counted}, n, {said} FROM {now} WHERE {scope})
+            """WITH c AS MATERIALIZED (SELECT {counted}, n, {selected} FROM {now} WHERE {scope})
             SELECT NULL AS field, NULL AS value, coalesce(sum(n), 0)::bigint AS n, 0 AS whole FROM c WHERE {all}
             UNION ALL {branches}""",
             counted=COUNTED,
-            said=said,
+            selected=selected,
             now=NOW_SEEN,
             scope=counted.scope,
             all=all_of(on.values()),

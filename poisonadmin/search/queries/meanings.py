@@ -33,8 +33,8 @@ IS_SNOOZED = Sql("said.snoozed_until > now()")
 
 
 @dataclass(frozen=True)
-class Reader:
-    """Who reads, and the time that spans are counted back from."""
+class SearchReader:
+    """The reader of a search, and the time that spans are counted back from."""
 
     principal: Principal
     now: datetime
@@ -52,7 +52,7 @@ class Meaning:
 
     live: Callable[[Term, Principal], Sql | Branches] | None = None
     index: Callable[[Term], Sql] | None = None
-    files: Callable[[Term, Reader], str | None] | None = None
+    files: Callable[[Term, SearchReader], str | None] | None = None
     are_files_near: bool = False
     ids: Callable[[Sequence[Any]], list[Any]] | None = None
     groups: Callable[[Sequence[Any], Principal], list[int]] | None = None
@@ -83,11 +83,11 @@ def _live(condition: Callable[[Term], Sql]) -> Callable[[Term, Principal], Sql]:
     return lambda term, _: condition(term)
 
 
-def _texts(column: str) -> Callable[[Term, Reader], str | None]:
+def _texts(column: str) -> Callable[[Term, SearchReader], str | None]:
     return lambda term, _: is_one_of(column, _codes(term.values))
 
 
-def _addresses(column: str) -> Callable[[Term, Reader], str | None]:
+def _addresses(column: str) -> Callable[[Term, SearchReader], str | None]:
     return lambda term, _: on_addresses(column, term.values)
 
 
@@ -156,7 +156,7 @@ def _owner(term: Term, _: Principal) -> Sql:
     return any_of([owned, Sql("NOT EXISTS (SELECT FROM message_owner o WHERE o.message_id = m.id)")])
 
 
-def _owner_in_files(term: Term, _: Reader) -> str | None:
+def _owner_in_files(term: Term, _: SearchReader) -> str | None:
     nobody = ["m.owner IS NULL"] if NOBODY in term.values else []
     return spark_sql.either(is_one_of("m.owner", list(term.values)), *nobody)
 
@@ -186,7 +186,7 @@ def _destination(term: Term, principal: Principal) -> Sql:
     )
 
 
-def _destination_in_files(term: Term, reader: Reader) -> str | None:
+def _destination_in_files(term: Term, reader: SearchReader) -> str | None:
     names = _names(addresses_delivering_to(term.values, reader.principal))
     return is_one_of("coalesce(m.original_address, m.address)", names)
 
@@ -195,7 +195,7 @@ def _error(term: Term, principal: Principal) -> Branches:
     return messages_holding(term.values, principal)
 
 
-def _error_in_files(term: Term, reader: Reader) -> str | None:
+def _error_in_files(term: Term, reader: SearchReader) -> str | None:
     """The archive's files know a failure's group and not its message, so they cannot tell which do not hold a text."""
     if term.negated:
         return None
@@ -249,7 +249,7 @@ def _word_in_index(term: Term) -> Sql:
     )
 
 
-def _word_in_files(term: Term, reader: Reader) -> str | None:
+def _word_in_files(term: Term, reader: SearchReader) -> str | None:
     (word,) = term.values
     return spark_sql.either(
         _error_in_files(term, reader),

@@ -149,7 +149,7 @@ class _Read:
 
     @property
     def is_last(self) -> bool:
-        """Whether nothing is left to be read."""
+        """True when nothing is left to be read."""
         return self.position is None
 
 

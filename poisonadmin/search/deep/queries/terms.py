@@ -9,7 +9,7 @@ from poisonadmin.search.deep.domain.scan import Clause, HeaderIs, PayloadAt, Pay
 from poisonadmin.search.domain.filters import MessageFilter, Term
 from poisonadmin.search.domain.payload_words import PAYLOAD, PAYLOAD_AT
 from poisonadmin.search.queries.files import in_files
-from poisonadmin.search.queries.meanings import Reader, header_member
+from poisonadmin.search.queries.meanings import SearchReader, header_member
 
 HEADER = "header"
 _CLAUSES: dict[str, Callable[[Term], Clause]] = {
@@ -40,5 +40,5 @@ def archived_where(message_filter: MessageFilter, principal: Principal, now: dat
 
     Of failures it knows those whose group holds a text, and not their own messages; so it cannot tell which do not.
     """
-    conditions, outside = in_files(plain_of(message_filter), Reader(principal, now), is_exact=False)
+    conditions, outside = in_files(plain_of(message_filter), SearchReader(principal, now), is_exact=False)
     return " AND ".join(conditions) or "TRUE", outside
