@@ -146,7 +146,7 @@ def test_whenever_it_is_killed_it_goes_on_and_nothing_is_lost_or_doubled(
         return do
 
     with monkeypatch.context() as patched:
-        where = {"surveyed": regrouping._Turn, "read": SparkFailureReader}.get(moment, regrouping)
+        where = {"surveyed": regrouping._RegroupingTurn, "read": SparkFailureReader}.get(moment, regrouping)
         patched.setattr(where, names[moment], killed(getattr(where, names[moment])))
         with pytest.raises(KeyboardInterrupt):
             regroup(SparkFailureReader(spark))
