@@ -67,7 +67,7 @@ def test_counts_are_those_of_a_plain_loop(spark: SparkSession, asked: Compared) 
 def test_nothing_is_found_in_fields_by_which_the_others_were_chosen(spark: SparkSession, asked: Compared) -> None:
     Message.objects.filter(id__in=asked.others).update(address=Address.objects.create(name="orders.elsewhere"))
     for fields, found in (((), True), (("address",), False)):
-        answer = compare(spark, replace(asked, told_apart_by=fields))
+        answer = compare(spark, replace(asked, excluded_fields=fields))
         assert any("address" in [c.field for c in (*one.conditions, *one.also)] for one in answer.findings) is found
 
 

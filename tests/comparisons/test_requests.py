@@ -119,7 +119,7 @@ def test_where_everything_fails_it_is_compared_with_what_was_delivered_elsewhere
     compare = Comparer()
     row = carried_out(compare, asked)
     # That they are at other addresses is no finding.
-    assert compare.asked == [Compared(failing, others, with_payload=True, told_apart_by=("address",))]
+    assert compare.asked == [Compared(failing, others, with_payload=True, excluded_fields=("address",))]
     assert "address" not in (row.against or {})
     mine = compare_ids(failing, principal=principal("pat", Role.VIEWER, ["orders.eu"]))
     assert result_of(carried_out(compare, mine)).others == 0

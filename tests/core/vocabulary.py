@@ -170,9 +170,6 @@ _PRIVATE = re.compile(rf"(?:^|_)(?:{'|'.join(PRIVATE_WORDS)})s?(?:_|$)")
 _CLAUSE = re.compile(r"(What|Who|Whoever|Whose|How|Whether|By whom|Where)\b")
 # Modules whose identifiers and docstrings are still to be gone through; the list only gets shorter.
 TO_DO: tuple[str, ...] = (
-    "poisonadmin/comparisons/commands/carry_out.py",
-    "poisonadmin/comparisons/domain/comparison.py",
-    "poisonadmin/comparisons/queries/chosen.py",
     "poisonadmin/delivery/commands/retry_decisions.py",
     "poisonadmin/groups/domain/regroup_plan.py",
     "poisonadmin/messages/domain/attempt.py",

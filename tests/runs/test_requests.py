@@ -1,13 +1,15 @@
 """Requests for runs: limits, reuse, the audit log, cancellation and expiry."""
 
+from dataclasses import replace
+
 import pytest
 from django.db import connection, transaction
 
-from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Role, principal
+from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Principal, Role, principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.runs.commands.engine import RunTurn
 from poisonadmin.runs.commands.requests import RunEnded, TooManyRuns, end_runs, remove_expired_runs, request_run
-from poisonadmin.runs.domain.kinds import KindName
+from poisonadmin.runs.domain.kinds import KindName, RunKind
 from poisonadmin.runs.queries.runs import find_run, latest_run
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.run import LongRun
@@ -48,6 +50,31 @@ def test_an_open_run_for_the_same_is_returned_instead_of_another_one() -> None:
     cancelled(again)
     assert request(1) != again
     assert Audit.objects.filter(action="trial.requested").count() == 4
+
+
+def test_a_run_with_other_values_or_of_another_account_is_not_for_the_same() -> None:
+    kim, pat = (principal(name, Role.ADMIN) for name in ("kim", "pat"))
+    personal = replace(KIND, is_personal=True)
+
+    def request(kind: RunKind, words: list[str], by: Principal = kim) -> int:
+        params = {"filter": {"q": words}, "rule": None}
+        return request_run(kind, params, principal=by, reuse={"filter": {"q": words}}).id
+
+    both = request(KIND, ["a", "b"])
+    assert request(KIND, ["a", "b"]) == both
+    assert request(KIND, ["a"]) != both
+    assert request(KIND, ["a", "b"], pat) == both
+    own = request(personal, ["a", "b"], pat)
+    assert own != both
+    assert request(personal, ["a", "b"], pat) == own
+    latest = latest_run(KindName.DRY_RUN, {"filter": {"q": ["a", "b"]}})
+    assert latest is not None
+    assert latest.id == own
+    assert latest_run(KindName.DRY_RUN, {"filter": {"q": ["b"]}}) is None
+    found = latest_run(KindName.DRY_RUN, {"filter": {"q": ["a", "b"]}}, of=kim)
+    assert found is not None
+    assert found.id == both
+    assert latest_run(KindName.DRY_RUN, {"rule": None}, of=principal("kim", Role.ADMIN, ["orders.#"])) is None
 
 
 def test_an_account_has_so_many_that_are_open_and_so_many_that_are_kept() -> None:

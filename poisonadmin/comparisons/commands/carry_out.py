@@ -45,9 +45,9 @@ def _carry_out(compare: Compare, turn: RunTurn) -> None:
     answer = ComparisonAnswer(len(failing.ids), 0, 0, 0, [])
     if others.ids:
         # What was delivered elsewhere is at other addresses because we looked there.
-        told_apart_by = ("address",) if params["against"] is None and "address" not in against else ()
+        excluded_fields = ("address",) if params["against"] is None and "address" not in against else ()
         both = compared(
-            failing, others, with_payload=params["with_payload"], principal=principal, told_apart_by=told_apart_by
+            failing, others, with_payload=params["with_payload"], principal=principal, excluded_fields=excluded_fields
         )
         answer = compare(both, turn.report)
     figures = {name: getattr(answer, name) for name in ("failing", "others", "fields", "tested")}

@@ -33,6 +33,7 @@ COMPARISON = RunKind(
     cancelled_by=Permission.DECIDE,
     max_open=3,
     kept=timedelta(days=1),
+    is_personal=True,
     shares=Lock.TABLES,
 )
 

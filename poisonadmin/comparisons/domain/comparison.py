@@ -19,7 +19,7 @@ class Compared:
     """Which messages are compared, by their ids, rising; and whether by their payloads, too.
 
     `archived`: those of both that are in `files` of the archive (paths or URLs, by table), and not in the database.
-    `destinations`: those that whoever asked may know of; None: all. `told_apart_by`: fields by which the others were
+    `destinations`: those that whoever asked may know of; None: all. `excluded_fields`: fields by which the others were
     chosen to be different; nothing is found in them.
     """
 
@@ -29,7 +29,7 @@ class Compared:
     archived: Sequence[int] = ()
     files: Mapping[str, Sequence[str]] = field(default_factory=dict)
     destinations: Sequence[str] | None = None
-    told_apart_by: Sequence[str] = ()
+    excluded_fields: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

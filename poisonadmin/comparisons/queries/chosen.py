@@ -156,10 +156,10 @@ def delivered_beside(failing: Chosen, *, principal: Principal) -> dict[str, list
 
 
 def compared(
-    failing: Chosen, others: Chosen, *, with_payload: bool, principal: Principal, told_apart_by: Sequence[str] = ()
+    failing: Chosen, others: Chosen, *, with_payload: bool, principal: Principal, excluded_fields: Sequence[str] = ()
 ) -> Compared:
     """Return what is to be compared for the principal, and where the archived ones of it are."""
     pieces = {**failing.pieces, **others.pieces}
     files = {table: files_of_pieces(set(pieces.values()), table) for table in TABLES} if pieces else {}
     seen = destination_names_seen(principal)
-    return Compared(failing.ids, others.ids, with_payload, tuple(sorted(pieces)), files, seen, told_apart_by)
+    return Compared(failing.ids, others.ids, with_payload, tuple(sorted(pieces)), files, seen, excluded_fields)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 from zlib import crc32
 
@@ -13,14 +14,16 @@ from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.core.queries.rows import fetch_one, fetch_rows
+from poisonadmin.core.queries.sql import Sql, all_given, all_of, raw
 from poisonadmin.runs.domain.kinds import KindName, RunKind
-from poisonadmin.runs.queries.runs import COLUMNS, StoredRun, find_run
+from poisonadmin.runs.queries.runs import COLUMNS, StoredRun, find_run, patterns_json, with_params
 
-_OPEN_OF = f"""
-SELECT {COLUMNS} FROM run
-WHERE kind = %s AND state IN ('queued', 'running') AND position IS NOT NULL AND params @> %s::jsonb
-ORDER BY id LIMIT 1
-"""  # noqa: S608
+_SAME = partial(
+    Sql,
+    """SELECT {columns} FROM run
+    WHERE kind = {kind} AND state IN ('queued', 'running') AND position IS NOT NULL AND {same} ORDER BY id LIMIT 1""",
+    columns=raw(COLUMNS),
+)
 _COUNTS = """
 SELECT count(*) FILTER (WHERE state IN ('queued', 'running')),
        count(*) FILTER (WHERE ended_at IS NULL OR expires_at IS NULL OR expires_at > now())
@@ -84,7 +87,9 @@ def request_run(
     with transaction.atomic(), connection.cursor() as cursor:
         locks.hold(cursor, Lock.RUN_REQUESTS, lock_key(crc32(kind.name.encode())))
         if reuse is not None:
-            former = fetch_one(StoredRun, _OPEN_OF, [str(kind.name), json.dumps(reuse)])
+            own = all_given({"account = {value}": account if kind.is_personal else None})
+            same = all_of([with_params(reuse), own])
+            former = fetch_one(StoredRun, _SAME(kind=str(kind.name), same=same))
             if former is not None:
                 return former
         _require_room(kind, account, principal)
@@ -95,7 +100,7 @@ def request_run(
             "total": total,
             "by": principal.name,
             "account": account,
-            "patterns": json.dumps([list(some) for some in principal.patterns]),
+            "patterns": patterns_json(principal),
         }
         run = fetch_one(StoredRun, _REQUEST, values)
         assert run is not None

@@ -4,10 +4,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.rows import fetch_by_id, fetch_one, fetch_values
+from poisonadmin.core.queries.sql import Sql, all_of, raw
 from poisonadmin.runs.domain.kinds import KindName, RunState
 
 OPEN = "state IN ('queued', 'running', 'cancelling')"
@@ -17,9 +19,12 @@ COLUMNS = """coalesce(former_id, id) AS id, id AS run_id, kind, state, params, p
  error, requested_by, account, patterns, tries, created_at, started_at, ended_at, expires_at, turn_at"""
 KEPT = "position IS NOT NULL AND (ended_at IS NULL OR expires_at IS NULL OR expires_at > now())"
 _ONE = f"SELECT {COLUMNS} FROM run WHERE coalesce(former_id, id) = %s AND kind = '{{kind}}' AND {KEPT}"  # noqa: S608
-_LATEST = f"""
-SELECT {COLUMNS} FROM run WHERE kind = %s AND params @> %s::jsonb AND {KEPT} ORDER BY created_at DESC, id DESC LIMIT 1
-"""  # noqa: S608
+_LATEST = partial(
+    Sql,
+    "SELECT {columns} FROM run WHERE kind = {kind} AND {same} AND {kept} ORDER BY created_at DESC, id DESC LIMIT 1",
+    columns=raw(COLUMNS),
+    kept=raw(KEPT),
+)
 
 
 @dataclass(frozen=True)
@@ -74,9 +79,29 @@ def find_run(kind: KindName, run_id: int) -> StoredRun | None:
     return fetch_by_id(StoredRun, _ONE.format(kind=kind), run_id)
 
 
-def latest_run(kind: KindName, params: Mapping[str, Any]) -> StoredRun | None:
-    """Return the newest run of a kind with these parameters, unless it has expired."""
-    return fetch_one(StoredRun, _LATEST, [str(kind), json.dumps(params)])
+def latest_run(kind: KindName, params: Mapping[str, Any], *, of: Principal | None = None) -> StoredRun | None:
+    """Return the newest run of a kind with these parameters, unless it has expired.
+
+    `of`: a run of this person, who was in the same scope then.
+    """
+    same = with_params(params)
+    if of is not None:
+        own = Sql("account = {account} AND patterns = {scope}::jsonb", account=of.person, scope=patterns_json(of))
+        same = all_of([same, own])
+    return fetch_one(StoredRun, _LATEST(kind=str(kind), same=same))
+
+
+def with_params(params: Mapping[str, Any]) -> Sql:
+    """Return the condition that a run has these parameters, among others."""
+    return all_of(
+        Sql("params -> {name}::text = {value}::jsonb", name=name, value=json.dumps(value))
+        for name, value in params.items()
+    )
+
+
+def patterns_json(principal: Principal) -> str:
+    """Return the address patterns of a principal as a run keeps them."""
+    return json.dumps([list(some) for some in principal.patterns])
 
 
 def due_kinds() -> set[str]:

@@ -56,7 +56,7 @@ def compare(spark: SparkSession, asked: Compared, report: Report = lambda _: Non
             report("reading messages and counting values")
             sample = Sample(len(asked.failing), len(asked.others))
             counted = values.value_counts(features, fewest=sample.fewest).collect()
-            fields = _compared([one for one in counted if one["field"] not in asked.told_apart_by], sample)
+            fields = _compared([one for one in counted if one["field"] not in asked.excluded_fields], sample)
             tried = _of_values(fields, sample)
             report("looking for thresholds")
             _try_cuts(spark, features, fields, sample, tried)

@@ -34,6 +34,7 @@ SEARCH = RunKind(
     max_open=5,
     max_kept=100,
     kept=timedelta(days=1),
+    is_personal=True,
     slice_seconds=3.0,
 )
 

@@ -1,6 +1,5 @@
 """Searches as they are shown: how far they are, and what they have found."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,12 +10,11 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, window
-from poisonadmin.core.queries.rows import bounded, fetch, fetch_one
+from poisonadmin.core.queries.rows import bounded, fetch
 from poisonadmin.core.queries.sql import Sql
 from poisonadmin.messages.queries.message_rows import COLUMNS, JOINS, MessageRow
 from poisonadmin.runs.domain.kinds import KindName
-from poisonadmin.runs.queries.runs import COLUMNS as RUN_COLUMNS
-from poisonadmin.runs.queries.runs import KEPT, RunFields, StoredRun, find_run
+from poisonadmin.runs.queries.runs import RunFields, StoredRun, find_run, latest_run
 
 SHOWN = 50
 # The result of a search before anything is found.
@@ -28,10 +26,6 @@ NOTHING_FOUND: Mapping[str, Any] = {
     "first_hit_at": None,
     "selection": None,
 }
-_LATEST = f"""
-SELECT {RUN_COLUMNS} FROM run WHERE kind = '{KindName.SEARCH}' AND account = %s AND params -> 'filter' = %s::jsonb
-    AND patterns = %s::jsonb AND {KEPT} ORDER BY created_at DESC, id DESC LIMIT 1
-"""  # noqa: S608
 _ARCHIVED = """
 SELECT message_id AS id, archived ->> 'message_id' AS message_id, archived ->> 'address' AS address,
        archived ->> 'state' AS state, (archived ->> 'received_at')::timestamptz AS received_at, true AS archived
@@ -101,8 +95,7 @@ def get_search(search_id: int, *, principal: Principal) -> SearchRow:
 def latest_search(message_filter: Mapping[str, Sequence[str]], *, principal: Principal) -> SearchRow | None:
     """Return the newest search of one's own for the same filter, made in the same scope; None for none."""
     asked = {name: list(texts) for name, texts in message_filter.items()}
-    values = [principal.person, json.dumps(asked), json.dumps(_scope(principal))]
-    run = fetch_one(StoredRun, _LATEST, values)
+    run = latest_run(KindName.SEARCH, {"filter": asked}, of=principal)
     return None if run is None else _row(run)
 
 
