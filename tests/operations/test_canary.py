@@ -43,6 +43,18 @@ def test_a_canary_tries_some_of_every_group_before_all_others() -> None:
     assert state(operation) == "completed"
 
 
+def test_what_a_canary_has_tried_comes_back_when_its_operation_is_cancelled() -> None:
+    ids = [take_dead() for _ in range(30)]
+    operation = approve_all(terms=OperationTerms(Pace(has_canary=True)))
+    carry_on()
+    assert Message.objects.filter(state="TBDL").count() == 1
+    change(operation, OperationChange.CANCEL, reason="stop", principal=SYSTEM)
+    assert state(operation) == "cancelling"
+    carry_on()
+    assert set(Message.objects.filter(id__in=ids).values_list("state", flat=True)) == {"NDLV"}
+    assert (state(operation), ledger(operation)) == ("cancelled", {"cancelled": 30})
+
+
 def test_a_canary_that_fails_again_halts_the_operation_and_a_person_may_resume_it() -> None:
     for _ in range(30):
         take_dead()

@@ -19,7 +19,7 @@ from poisonadmin.decisions.operations.domain.pace import Pace
 from poisonadmin.decisions.operations.domain.params import InvalidOperation
 from poisonadmin.decisions.operations.queries.operations import get_operation, list_operation_members, list_operations
 from poisonadmin.decisions.operations.queries.preview import preview
-from poisonadmin.delivery.commands.claim import claim_due
+from poisonadmin.delivery.commands.claim import claim_due, claim_isolated
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.delivery.domain.slots import slot_distance
 from poisonadmin.messages.commands.confirmations import confirm
@@ -212,6 +212,9 @@ def test_cancelling_brings_back_what_is_not_begun_as_it_was(pieces_of_two: None)
     after = Message.objects.filter(id=moved).values(*KEPT).get()
     assert after == before
     assert ledger(operation) == {"cancelled": 3, "unanswered": 2}
+    assert state(operation) == "cancelling"
+    with pytest.raises(OperationNotChanged, match="is cancelling"):
+        change(operation, OperationChange.RESUME, reason="go", principal=SYSTEM)
     answer(under_way)
     end_nodes(taken)
     settle()
@@ -235,6 +238,24 @@ def test_a_cancelled_operation_has_nothing_delivered_again(pieces_of_two: None) 
     carry_on()
     assert states(ids) == ["NDLV"] * 2
     assert ledger(operation) == {"cancelled": 2}
+    assert state(operation) == "cancelled"
+
+
+def test_a_candidate_that_is_tried_alone_ends_before_its_operation_is_cancelled(pieces_of_two: None) -> None:
+    [suspect, other] = [take_dead() for _ in range(2)]
+    Message.objects.filter(id=suspect).update(candidate=True, crash_count=1)
+    operation = approve_all()
+    carry_on()
+    taken = claim_isolated()
+    assert taken is not None
+    change(operation, OperationChange.CANCEL, reason="stop", principal=SYSTEM)
+    carry_on()
+    assert (state(operation), states([suspect, other])) == ("cancelling", ["DLNG", "NDLV"])
+    answer([suspect])
+    end_nodes(taken)
+    settle()
+    carry_on()
+    assert (state(operation), ledger(operation)) == ("cancelled", {"cancelled": 1, "delivered": 1})
 
 
 def test_members_that_were_never_looked_at_count_as_cancelled(pieces_of_two: None) -> None:
@@ -243,8 +264,8 @@ def test_members_that_were_never_looked_at_count_as_cancelled(pieces_of_two: Non
     operation = approve_all()
     change(operation, OperationChange.CANCEL, reason="stop", principal=SYSTEM)
     assert ledger(operation) == {"cancelled": 5}
-    carry_on()
-    assert get_operation(operation, principal=SYSTEM).ended_at is not None
+    found = get_operation(operation, principal=SYSTEM)
+    assert (found.state, found.ended_at is not None) == ("cancelled", True), "nothing of it was under way"
     with pytest.raises(OperationNotChanged):
         change(operation, OperationChange.RESUME, reason="go", principal=SYSTEM)
 

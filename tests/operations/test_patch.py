@@ -258,6 +258,22 @@ def test_a_large_operation_goes_on_in_the_middle_of_a_piece(monkeypatch: pytest.
     assert get_operation(operation, principal=SYSTEM).ledger.unanswered == 7
 
 
+def test_a_patch_that_is_cancelled_in_the_middle_of_a_piece_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beginning, "DECIDED_AT_ONCE", 0)
+    monkeypatch.setattr(carry_out, "BYTES_AT_ONCE", 3_000)
+    ids = [take_order(order={**ORDER, "n": n}) for n in range(7)]
+    operation = patch(ids)
+    assert carry_out.carry_out_piece(Operation.objects.get(id=operation))
+    assert 0 < Operation.objects.get(id=operation).place < 7
+    Operation.objects.filter(id=operation).update(has_lanes=False)  # as what waits on lanes of its own is found by them
+    change(operation, OperationChange.CANCEL, **WHY)
+    carry_on()
+    assert {Message.objects.get(id=message).state for message in ids} == {"NDLV"}
+    assert {held(message)["currency"] for message in ids} == {"EURO"}
+    found = get_operation(operation, principal=SYSTEM)
+    assert (found.state, found.ledger.cancelled) == ("cancelled", 7)
+
+
 def test_with_a_canary_each_is_changed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(carry_out, "BYTES_AT_ONCE", 3_000)
     ids = [take_order(order={**ORDER, "n": n}) for n in range(15)]

@@ -231,7 +231,10 @@ class OperationCancel(_ChangeView):
 
     @contract(Permission.DECIDE, "operations", {200: OPERATION}, **_CHANGES)
     def post(self, operation_id: int) -> Response:
-        """End an operation: what is under way ends, what is not begun waits for a decision as before."""
+        """End an operation: what is under way ends, what is not begun waits for a decision as before.
+
+        Its state is `cancelling` until that is so, then `cancelled`.
+        """
         return self.changed(operation_id, OperationChange.CANCEL)
 
 

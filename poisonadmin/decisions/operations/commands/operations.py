@@ -1,6 +1,7 @@
 """Operations: paused, resumed, cancelled, and carried on by a tick until every member is accounted for.
 
-A cancelled operation's members that were put up for delivery, or not begun, wait for a decision again.
+An operation that is cancelled is `cancelling` until no delivery of a member is under way, and what was put up for
+delivery waits for a decision again; `end_where_over` then writes that it is cancelled.
 """
 
 import time
@@ -20,7 +21,7 @@ from poisonadmin.decisions.operations.commands.carry_out import carry_out_piece
 from poisonadmin.decisions.operations.commands.rights import why_not_allowed
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.domain.canary import STAGE_ENDS, why_halt
-from poisonadmin.decisions.operations.domain.lifecycle import CHANGES, OperationChange, OperationState
+from poisonadmin.decisions.operations.domain.lifecycle import CHANGES, ENDS, OperationChange, OperationState
 from poisonadmin.decisions.operations.queries.operations import get_operation, ledger_of, recorded_results
 from poisonadmin.messages.commands import schedule
 from poisonadmin.messages.commands.transitions import StatementParts, move
@@ -30,7 +31,7 @@ from poisonadmin.store.models.operation import Operation
 # What a tick does not get done the next one goes on with.
 SECONDS_A_TICK = 10.0
 
-_OPEN = "SELECT id FROM operation WHERE ended_at IS NULL AND state IN ('running', 'cancelled') ORDER BY id"
+_OPEN = "SELECT id FROM operation WHERE ended_at IS NULL AND state IN ('running', 'cancelling') ORDER BY id"
 _CHANGE = """
 UPDATE operation SET state = %(to)s, state_at = now(), halted_why = NULL, is_watched = is_watched AND state <> 'halted',
                      stage = CASE WHEN state = 'halted' THEN %(stages)s ELSE stage END,
@@ -48,9 +49,8 @@ UPDATE operation SET state = 'halted', state_at = now(), halted_why = %(why)s WH
 """
 _NEXT_STAGE = "UPDATE operation SET stage = stage + 1 WHERE id = %(id)s AND stage = %(stage)s AND state = 'running'"
 _END = """
-UPDATE operation SET ended_at = now(), state = CASE WHEN state = 'running' THEN 'completed' ELSE state END,
-                     state_at = CASE WHEN state = 'running' THEN now() ELSE state_at END
-WHERE id = %(id)s AND ended_at IS NULL AND state IN ('running', 'cancelled')
+UPDATE operation SET ended_at = now(), state = %(to)s, state_at = now()
+WHERE id = %(id)s AND ended_at IS NULL AND state = %(from)s
 """
 
 
@@ -63,6 +63,8 @@ class OperationNotChanged(PoisonAdminError):
 
 def change(operation_id: int, what: OperationChange, *, reason: str, principal: Principal) -> None:
     """Pause, resume or cancel an operation. What is under way ends; nothing more begins while it is paused.
+
+    One of whose members nothing is under way is cancelled at once; another one when a tick has brought them back.
 
     Errors: `NotAllowed`, `NotFound`, `OperationNotChanged`.
     """
@@ -83,7 +85,7 @@ def change(operation_id: int, what: OperationChange, *, reason: str, principal: 
             raise OperationNotChanged(f"The operation is {found.state}; it cannot {what} now.")
         schedule.hold_lanes(cursor, operation_id, is_held=to is not OperationState.RUNNING)
         audit.record(principal.name, f"operation.{what}", "operation", str(operation_id), note=reason)
-    if found.state == OperationState.WAITING_FOR_SIGN_OFF:
+    if what is OperationChange.CANCEL:
         end_where_over(operation_id)
 
 
@@ -122,7 +124,7 @@ def clear_lanes() -> int:
 def _step(operation_id: int) -> bool:
     """Do a piece of what is left; return whether there may be more of it at once."""
     operation = Operation.objects.get(id=operation_id)
-    if operation.state == OperationState.CANCELLED:
+    if operation.state == OperationState.CANCELLING:
         undo(operation, actor=operation.requested_by, note=operation.reason)
     elif why := why_not_allowed(operation):
         _halt(operation.id, why)
@@ -164,15 +166,16 @@ def _halt(operation_id: int, why: str) -> None:
 
 
 def end_where_over(operation_id: int) -> None:
-    """Write down that every member is accounted for, where that is so."""
+    """Write down that an operation that runs, or is being cancelled, is over: where every member is accounted for."""
     operation = Operation.objects.filter(id=operation_id).first()
     if operation is None:
         raise NotFound(f"There is no operation {operation_id}.")
+    state = OperationState(operation.state)
     ledger = ledger_of(operation, recorded_results(operation_id))
-    if ledger.unanswered or ledger.waiting:
+    if state not in ENDS or ledger.unanswered or ledger.waiting:
         return
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(_END, {"id": operation_id})
+        cursor.execute(_END, {"id": operation_id, "from": str(state), "to": str(ENDS[state])})
 
 
 MESSAGES_A_TRANSACTION = 5_000
@@ -242,6 +245,12 @@ SELECT message.id FROM selection_piece CROSS JOIN LATERAL unnest(message_ids) AS
      JOIN message ON message.id = member.id
 WHERE selection_id = %(selection)s AND number = %(number)s AND state = 'TBDL' AND operation_id = %(operation)s
 """
+# Those that a canary has tried are in any piece.
+_IN_CANARY = """
+SELECT message.id FROM operation CROSS JOIN LATERAL unnest(canary[1:walked]) AS member (id)
+     JOIN message ON message.id = member.id
+WHERE operation.id = %(operation)s AND message.state = 'TBDL' AND message.operation_id = operation.id
+"""
 
 
 def undo(operation: Operation, *, actor: str, note: str) -> int:
@@ -258,8 +267,10 @@ def undo(operation: Operation, *, actor: str, note: str) -> int:
     values = {"operation": operation.id, "actor": actor, "note": note, "action": operation.action}
     while operation.has_lanes and (ids := fetch_values(_ON_LANES, wanted)):
         undone += retried(lambda ids=ids: _undo(values | {"ids": ids}))  # type: ignore[misc]
-    for number in range(operation.pieces):
-        if ids := fetch_values(_IN_PIECE, wanted | {"number": number}):
+    # The last of these pieces is one that a patch is in the middle of.
+    pieces = [(_IN_PIECE, wanted | {"number": number}) for number in range(operation.pieces + 1)]
+    for query, of in [*pieces, (_IN_CANARY, wanted)]:
+        if ids := fetch_values(query, of):
             undone += retried(lambda ids=ids: _undo(values | {"ids": ids}))  # type: ignore[misc]
     return undone
 

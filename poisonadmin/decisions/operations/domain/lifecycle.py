@@ -7,13 +7,15 @@ class OperationState(StrEnum):
     """WAITING_FOR_SIGN_OFF: nothing is done before another person consents. HALTED: its canary stopped it,
     or who asked for it may not decide any more.
 
-    CANCELLED: nothing more begins; what is under way ends.
+    CANCELLING: nothing more begins; what is under way ends, and the rest waits for a decision again. CANCELLED: that
+    is so of every member.
     """
 
     WAITING_FOR_SIGN_OFF = "waiting_for_sign_off"
     RUNNING = "running"
     PAUSED = "paused"
     HALTED = "halted"
+    CANCELLING = "cancelling"
     CANCELLED = "cancelled"
     COMPLETED = "completed"
 
@@ -26,14 +28,16 @@ class OperationChange(StrEnum):
     CANCEL = "cancel"
 
 
-WAITING, RUNNING, PAUSED, HALTED, CANCELLED, COMPLETED = OperationState
+WAITING, RUNNING, PAUSED, HALTED, CANCELLING, CANCELLED, COMPLETED = OperationState
 
 # Their operations have not ended.
-OPEN_STATES = (WAITING, RUNNING, PAUSED, HALTED)
+OPEN_STATES = (WAITING, RUNNING, PAUSED, HALTED, CANCELLING)
+# The states that a tick carries on with, and what each ends in.
+ENDS = {RUNNING: COMPLETED, CANCELLING: CANCELLED}
 CHANGES: dict[OperationChange, tuple[tuple[OperationState, ...], OperationState]] = {
     OperationChange.PAUSE: ((RUNNING,), PAUSED),
     OperationChange.RESUME: ((PAUSED, HALTED), RUNNING),
-    OperationChange.CANCEL: (OPEN_STATES, CANCELLED),
+    OperationChange.CANCEL: ((WAITING, RUNNING, PAUSED, HALTED), CANCELLING),
 }
 
 

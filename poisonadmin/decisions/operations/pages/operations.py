@@ -53,6 +53,7 @@ STATES: dict[str, str] = {
     OperationState.RUNNING: "Running",
     OperationState.PAUSED: "Paused",
     OperationState.HALTED: "Halted",
+    OperationState.CANCELLING: "Cancelling",
     OperationState.CANCELLED: "Cancelled",
     OperationState.COMPLETED: "Completed",
 }

@@ -49,6 +49,8 @@ SELECT id FROM (
 ) AS without_row WHERE outcome = %s
 """
 _NEWEST_FIRST = Key(("operation.id",), (int,))
+# What it has not begun with it will not begin with.
+_CANCELLED = (OperationState.CANCELLING, OperationState.CANCELLED)
 
 
 @dataclass(frozen=True)
@@ -202,7 +204,7 @@ def ledger_of(operation: Any, recorded: Mapping[str, int]) -> Ledger:
         count=operation.count,
         walked=operation.walked,
         changed=operation.changed,
-        is_cancelled=operation.state == OperationState.CANCELLED,
+        is_cancelled=operation.state in _CANCELLED,
     )
 
 
@@ -221,7 +223,7 @@ def outcome_without_row(action: str) -> str:
     """
     decided = MemberOutcome.UNANSWERED if action in DELIVERING else MemberOutcome.CHANGED
     return f"""CASE WHEN piece.number < operation.pieces OR member.id = ANY(canary[1:walked]) THEN '{decided}'
-         WHEN operation.state = '{OperationState.CANCELLED}' THEN '{MemberOutcome.CANCELLED}'
+         WHEN operation.state IN ({", ".join(f"'{one}'" for one in _CANCELLED)}) THEN '{MemberOutcome.CANCELLED}'
          ELSE '{MemberOutcome.UNANSWERED}' END"""
 
 

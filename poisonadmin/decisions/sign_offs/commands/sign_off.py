@@ -19,7 +19,7 @@ from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffDecision
 from poisonadmin.decisions.sign_offs.queries.needed import messages_at
 from poisonadmin.store.models.operation import Operation
 
-_THEN = {SignOffDecision.CONSENT: OperationState.RUNNING, SignOffDecision.REFUSE: OperationState.CANCELLED}
+_THEN = {SignOffDecision.CONSENT: OperationState.RUNNING, SignOffDecision.REFUSE: OperationState.CANCELLING}
 _WORDS = {SignOffDecision.CONSENT: "operation.signed_off", SignOffDecision.REFUSE: "operation.sign_off_refused"}
 _DECIDE = """
 UPDATE operation SET state = %(to)s, state_at = now(), sign_off_decision = %(decision)s, sign_off_by = %(by)s,
@@ -27,7 +27,7 @@ UPDATE operation SET state = %(to)s, state_at = now(), sign_off_decision = %(dec
 WHERE id = %(id)s AND state = 'waiting_for_sign_off' AND sign_off_expires_at > now() AND requester <> %(person)s
 """
 _EXPIRE = """
-UPDATE operation SET state = 'cancelled', state_at = now()
+UPDATE operation SET state = 'cancelling', state_at = now()
 WHERE id = %(id)s AND state = 'waiting_for_sign_off' AND sign_off_expires_at <= now()
 RETURNING requested_by, reason
 """
@@ -115,7 +115,7 @@ def require_may_sign(operation: OperationDetail, principal: Principal) -> None:
 
 
 def expire_sign_offs() -> int:
-    """Cancel what nobody has signed off in time; return how many. The operation tick then ends them."""
+    """Cancel what nobody has signed off in time; return how many."""
     return sum(_expire(operation_id) for operation_id in fetch_values(_EXPIRED))
 
 
@@ -127,6 +127,7 @@ def _expire(operation_id: int) -> bool:
             return False
         details = {"asked_by": row[0], "asked_because": row[1]}
         audit.record("system", "operation.sign_off_expired", "operation", str(operation_id), details=details)
+    end_where_over(operation_id)
     return True
 
 
