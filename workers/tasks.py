@@ -25,13 +25,14 @@ from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.commands.expiry import expire_due
 from poisonadmin.reports.commands.requests import remove_expired_reports
 from poisonadmin.reports.commands.saved import run_saved_due
+from poisonadmin.runs.commands.engine import carry_out
 from poisonadmin.search.commands.selections import remove_expired
 from poisonadmin.search.deep.commands.requests import remove_hits_without_search
-from poisonadmin.sources.commands.broker_checks import answer_due
+from poisonadmin.sources.commands import broker_checks
 from poisonadmin.system.commands.audit_seals import seal_audit
 from poisonadmin.system.commands.housekeeping import clean_up
 from workers.brokers.checking import check_broker
-from workers.celery_app import app, do_each
+from workers.celery_app import app, do_each, worker_name
 from workers.crash_recovery import LocalJournals, recover_here
 from workers.delivery.http.failures import transport_failure
 from workers.delivery.http.pool import Pool, tls_context
@@ -136,9 +137,7 @@ def broker_check_tick(**_: Any) -> None:
 
 
 def _check_brokers() -> None:
-    with single_flight(Tick.BROKER_CHECK) as alone:
-        if alone:
-            answer_due(check_broker)
+    carry_out(broker_checks.work(check_broker), worker=worker_name())
 
 
 TIMEOUT_SECONDS = 10.0

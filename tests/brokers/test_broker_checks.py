@@ -3,11 +3,13 @@
 import pytest
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.sources.commands.broker_checks import answer_due, request_broker_check
-from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, BrokerCheckState, get_broker_check
-from poisonadmin.store.models.intake import BrokerCheckPurpose
+from poisonadmin.runs.domain.kinds import RunState
+from poisonadmin.sources.commands.broker_checks import request_broker_check
+from poisonadmin.sources.domain.broker_checks import BrokerCheckPurpose
+from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, get_broker_check
 from tests.brokers.messages import Sent
 from tests.brokers.queues import Queues, until_back
+from tests.sources.checks import make_checks
 from workers.brokers.checking import check_broker
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -19,7 +21,7 @@ def checked(queues: Queues, queue: str, purpose: BrokerCheckPurpose, *, password
     config = {"url": login.url, "topics" if queues.kind == "kafka" else "queues": [queue]}
     secrets = {"username": login.username, "password": password or login.password}
     check_id = request_broker_check(queues.kind, config, purpose, principal=SYSTEM, secrets=secrets)
-    assert answer_due(check_broker) == 1
+    assert make_checks(check_broker) == 1
     return get_broker_check(check_id, principal=SYSTEM)
 
 
@@ -28,18 +30,21 @@ def test_a_preview_shows_what_waits_and_leaves_it_there(queues: Queues) -> None:
         [Sent(b'{"n": 1}', message_id="m-1", headers={"tenant": "eu"}), Sent(b"\x00\xff\xfe", message_id="m-2")]
     )
     found = checked(queues, dead, BrokerCheckPurpose.PREVIEW)
-    assert (found.state, found.error, found.depth) == (BrokerCheckState.ANSWERED, None, 2)
+    assert found.result is not None
+    assert (found.state, found.error, found.result.depth) == (RunState.SUCCEEDED, None, 2)
     # A consumer of several partitions dead-letters in no order, and Kafka's messages have no id of their producer's.
-    second, first = sorted(found.messages, key=lambda one: one.payload_bytes)
+    second, first = sorted(found.result.messages, key=lambda one: one.payload_bytes)
     assert (first.payload_text, first.headers["tenant"], first.original_address) == ('{"n": 1}', "eu", original)
     assert second.payload_bytes == 3
     assert until_back(queues, dead, 2) == 2
-    assert checked(queues, dead, BrokerCheckPurpose.CONNECTION).depth == 2
+    counted = checked(queues, dead, BrokerCheckPurpose.CONNECTION).result
+    assert counted is not None
+    assert counted.depth == 2
 
 
 def test_a_queue_that_is_not_there_is_reported(queues: Queues) -> None:
     found = checked(queues, "no-such-queue", BrokerCheckPurpose.CONNECTION)
-    assert found.state == BrokerCheckState.FAILED
+    assert found.state == RunState.FAILED
     assert "no-such-queue" in (found.error or "")
 
 
@@ -47,5 +52,5 @@ def test_a_wrong_password_is_reported_and_not_repeated(queues: Queues, monkeypat
     # Kafka's client tries again until its time is over.
     monkeypatch.setattr("workers.brokers.kafka.connection.ANSWER_SECONDS", 2.0)
     found = checked(queues, "orders.dlq", BrokerCheckPurpose.CONNECTION, password="canary")
-    assert found.state == BrokerCheckState.FAILED
+    assert found.state == RunState.FAILED
     assert "canary" not in (found.error or "")

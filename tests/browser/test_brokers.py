@@ -7,12 +7,12 @@ import pytest
 from playwright.sync_api import expect
 
 from poisonadmin.core.domain.access import Role
-from poisonadmin.sources.commands.broker_checks import answer_due
 from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, FoundMessage, FoundQueue
 from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.intake import Source
 from tests.browser.axe import violations
 from tests.browser.conftest import Visit
+from tests.sources.checks import make_checks
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -40,7 +40,7 @@ def test_queues_are_found_previewed_and_drained(visit: Visit) -> None:
     check = page.locator("#broker-check")
     expect(check).to_contain_text("Checking the broker")
     assert violations(page) == []
-    assert answer_due(seen) == 1
+    assert make_checks(seen) == 1
     expect(check).to_contain_text("the policy dlx names it")
     check.get_by_role("button", name="Add orders.dlq").click()
     expect(page.locator("#queues")).to_have_value("orders.dlq")
@@ -50,7 +50,7 @@ def test_queues_are_found_previewed_and_drained(visit: Visit) -> None:
     assert violations(page) == []
     page.get_by_role("button", name="Preview").click()
     expect(check).to_contain_text("Checking the broker")
-    assert answer_due(seen) == 1
+    assert make_checks(seen) == 1
     expect(check).to_contain_text("12 messages wait")
     expect(check.locator("pre")).to_have_text("body")
     assert violations(page) == []

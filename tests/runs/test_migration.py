@@ -1,5 +1,5 @@
-"""A database of before: jobs, dry runs of rules, comparisons and searches of both kinds are runs, under the ids that
-they had."""
+"""A database of before: jobs, dry runs of rules, comparisons, searches of both kinds and broker checks are runs, under
+the ids that they had."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -141,3 +141,38 @@ def test_searches_and_their_hits_are_still_there(url: str) -> None:
     assert (failed["error"], failed["account"], waiting["kind"]) == ("no room", "user 2", "search")
     assert min(waiting["id"], failed["id"]) > 901, "an id is not another search's"
     assert [tuple(one.values()) for one in hits] == [(7, 1), (7, 2), (8, 50)]
+
+
+CHECKS = """
+INSERT INTO broker_check (id, purpose, source_id, kind, config, secrets, asked_by, asked_at, taken_at, answered_at,
+                          answer, error) OVERRIDING SYSTEM VALUE VALUES
+    (7, 'queues', NULL, 'rabbitmq', '{"url": "amqp://r"}', '{}', 'kim', '2026-01-01Z', '2026-01-01Z', '2026-01-02Z',
+     '{"depth": null, "queues": [], "messages": []}', NULL),
+    (8, 'connection', NULL, 'kafka', '{}', '{"password": "p"}', 'kim', '2026-01-01Z', '2026-01-01Z', NULL, NULL, NULL),
+    (9, 'connection', NULL, 'kafka', '{}', '{"password": "p"}', 'lee', '2026-01-01Z', NULL, NULL, NULL, NULL),
+    (900, 'connection', NULL, 'kafka', '{}', '{}', 'lee', '2026-01-01Z', '2026-01-01Z', '2026-01-02Z', NULL, 'gone');
+"""
+
+
+@pytest.mark.usefixtures("services")
+def test_broker_checks_are_still_there_and_only_one_that_waits_has_a_login(url: str) -> None:
+    assert migrate(url, "store", "0011_cancelling").returncode == 0
+    with psycopg.connect(url) as session:
+        session.execute(CHECKS)
+    assert migrate(url).returncode == 0
+    with psycopg.connect(url, row_factory=dict_row) as session:
+        found = session.execute("SELECT * FROM run ORDER BY id").fetchall()
+    assert [(one["former_id"], one["state"], one["secrets"], one["error"]) for one in found] == [
+        (7, "succeeded", None, None),
+        (8, "failed", None, "It ended its worker."),
+        (9, "queued", {"password": "p"}, None),
+        (900, "failed", None, "gone"),
+    ]
+    assert found[0]["params"] == {
+        "purpose": "queues",
+        "kind": "rabbitmq",
+        "config": {"url": "amqp://r"},
+        "source_id": None,
+    }
+    assert found[0]["result"] == {"depth": None, "queues": [], "messages": []}
+    assert (found[2]["requested_by"], found[2]["expires_at"].minute, found[0]["id"] > 900) == ("lee", 15, True)

@@ -1,6 +1,7 @@
 """Requests for runs: limits, reuse, the audit log, cancellation and expiry."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from django.db import connection, transaction
@@ -181,12 +182,31 @@ def test_runs_are_removed_when_they_expire_and_open_ones_stay() -> None:
     ended, fresh, opened, forever = requested(BRIEF), requested(KIND), requested(KIND), requested(KIND)
     LongRun.objects.filter(id=ended).update(ended_at=PAST, expires_at=PAST, state="succeeded")
     LongRun.objects.filter(id=fresh).update(ended_at=PAST, expires_at="2199-01-01T00:00:00Z", state="failed")
-    LongRun.objects.filter(id=opened).update(expires_at=PAST)
+    LongRun.objects.filter(id=opened).update(expires_at=PAST, state="running")
     LongRun.objects.filter(id=forever).update(ended_at=PAST, state="succeeded")
     assert find_run(KindName.DRY_RUN, ended) is None
     assert find_run(KindName.DRY_RUN, opened) is not None
     remove_expired_runs()
     assert set(LongRun.objects.values_list("id", flat=True)) == {fresh, opened, forever}
+
+
+def test_a_run_that_no_worker_begins_in_time_is_removed_with_its_secrets() -> None:
+    run = request_run(replace(KIND, waits=timedelta(hours=1)), {}, principal=SYSTEM, secrets={"password": "p"})
+    assert stored(run.run_id).secrets == {"password": "p"}
+    remove_expired_runs()
+    assert LongRun.objects.exists()
+    LongRun.objects.update(expires_at=PAST)
+    remove_expired_runs()
+    assert not LongRun.objects.exists()
+
+
+def test_secrets_are_for_one_turn_and_are_no_part_of_a_run() -> None:
+    run = request_run(KIND, {}, principal=SYSTEM, secrets={"password": "p"})
+    taken: list[object] = []
+    turn(lambda this: taken.extend([this.take_secrets(), this.take_secrets(), this.finish({})]))
+    assert taken == [{"password": "p"}, {}, None]
+    assert "password" not in repr(find_run(KindName.DRY_RUN, run.id))
+    assert stored(run.run_id).secrets is None
 
 
 def test_a_run_that_was_carried_over_has_the_id_that_it_had() -> None:

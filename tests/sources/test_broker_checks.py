@@ -1,7 +1,7 @@
 """Broker checks and the deletion of sources, where processes hang, race or die."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -10,12 +10,15 @@ from django.db import connection
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.locks import Lock
-from poisonadmin.sources.commands.broker_checks import answer_due, request_broker_check, request_source_check
+from poisonadmin.runs.commands.engine import RunTurn
+from poisonadmin.sources.commands.broker_checks import request_broker_check, request_source_check
 from poisonadmin.sources.commands.setup import SourceBusy, delete_source, save_source
-from poisonadmin.sources.domain.broker_checks import BrokerCheckResult
-from poisonadmin.sources.queries.broker_checks import BrokerCheckState, get_broker_check
-from poisonadmin.store.models.intake import BrokerCheck, BrokerCheckPurpose, RejectedLine, Source, SourceFile
+from poisonadmin.sources.domain.broker_checks import BrokerCheckPurpose, BrokerCheckResult
+from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, get_broker_check
+from poisonadmin.store.models.intake import RejectedLine, Source, SourceFile
+from poisonadmin.store.models.run import LongRun
 from poisonadmin.system.commands.housekeeping import clean_up
+from tests.sources.checks import make_checks
 
 CONFIG = {"url": "amqp://rabbit.example.org", "queues": ["orders.dlq"]}
 LOGIN = {"username": "drain", "password": "canary"}
@@ -32,7 +35,11 @@ def asked() -> int:
     return request_broker_check("rabbitmq", CONFIG, BrokerCheckPurpose.CONNECTION, principal=SYSTEM, secrets=LOGIN)
 
 
-def seen(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str, str]) -> BrokerCheckResult:
+def seen(check_id: int) -> BrokerCheckRow:
+    return get_broker_check(check_id, principal=SYSTEM)
+
+
+def seven(*_: object) -> BrokerCheckResult:
     return BrokerCheckResult(7)
 
 
@@ -47,38 +54,64 @@ def test_a_broker_that_hangs_is_given_up_and_the_next_is_looked_at() -> None:
         raise AssertionError
 
     first, second = asked(), asked()
-    assert answer_due(check, seconds=0.2) == 2
-    assert get_broker_check(first, principal=SYSTEM).error == "The broker did not answer within 0 s."
-    assert get_broker_check(second, principal=SYSTEM).depth == 7
-    assert [row.secrets for row in BrokerCheck.objects.all()] == [{}, {}]
+    assert make_checks(check, seconds=0.2) == 2
+    assert seen(first).error == "The broker did not answer within 0 s."
+    assert seen(second).result == BrokerCheckResult(7)
+    assert [run.secrets for run in LongRun.objects.all()] == [None, None]
 
 
 def test_a_check_is_made_once_also_when_its_worker_was_killed() -> None:
     check_id = asked()
-    with connection.cursor() as cursor:
-        # What is left of a worker that was killed after it took the check.
-        cursor.execute("UPDATE broker_check SET taken_at = now()")
-    assert answer_due(seen) == 0
-    assert get_broker_check(check_id, principal=SYSTEM).state == BrokerCheckState.WAITING
-    BrokerCheck.objects.update(asked_at="2020-01-01T00:00:00Z")
-    assert get_broker_check(check_id, principal=SYSTEM).state == BrokerCheckState.FAILED
+    # What is left of a worker that was killed after it took the check.
+    LongRun.objects.update(state="running", tries=1)
+    assert seen(check_id).is_waiting
+    assert make_checks(seven) == 0
+    assert (seen(check_id).state, seen(check_id).error) == ("failed", "It ended its worker.")
+    assert LongRun.objects.get().secrets is None
 
 
 def test_a_question_and_its_login_are_kept_a_quarter_of_an_hour() -> None:
     asked()
-    BrokerCheck.objects.update(asked_at="2020-01-01T00:00:00Z")
+    assert LongRun.objects.get().secrets == LOGIN
+    LongRun.objects.update(expires_at="2020-01-01T00:00:00Z")
     clean_up()
-    assert not BrokerCheck.objects.exists()
+    assert not LongRun.objects.exists()
+
+
+def test_the_next_request_removes_what_no_worker_has_begun() -> None:
+    asked()
+    LongRun.objects.update(expires_at="2020-01-01T00:00:00Z")
+    second = asked()
+    assert LongRun.objects.get().id == second
+
+
+def test_a_check_that_takes_its_time_stays_alive() -> None:
+    check_id = asked()
+    heartbeats = []
+
+    def check(*_: object) -> BrokerCheckResult:
+        until_moved = threading.Event()
+        while len(set(heartbeats)) < 2:
+            until_moved.wait(0.05)
+        return BrokerCheckResult(7)
+
+    def watch(turn: RunTurn, **_: object) -> None:
+        heartbeats.append(len(heartbeats))
+        store(turn)
+
+    store = RunTurn.report
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("poisonadmin.sources.commands.broker_checks._WAIT_SECONDS", 0.01)
+        patch.setattr(RunTurn, "report", watch)
+        assert make_checks(check) == 1
+    assert seen(check_id).result == BrokerCheckResult(7)
 
 
 def test_a_source_that_goes_while_it_is_looked_at_leaves_nothing(source: Source) -> None:
-    request_source_check(source.id, BrokerCheckPurpose.CONNECTION, principal=SYSTEM)
-
-    def check(*_: object) -> BrokerCheckResult:
-        return BrokerCheckResult(7)
-
+    check_id = request_source_check(source.id, BrokerCheckPurpose.CONNECTION, principal=SYSTEM)
     delete_source(source.id, principal=SYSTEM)
-    assert answer_due(check) == 0
+    assert make_checks(seven) == 0
+    assert seen(check_id).error == "The source was deleted meanwhile."
     assert not Source.objects.exists()
 
 

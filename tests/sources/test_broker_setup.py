@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from poisonadmin.sources.commands.broker_checks import answer_due
 from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, FoundMessage, FoundQueue
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.destination import Destination
-from poisonadmin.store.models.intake import BrokerCheck, Source
+from poisonadmin.store.models.intake import Source
+from poisonadmin.store.models.run import LongRun
 from tests.fixtures.api import Caller
+from tests.sources.checks import make_checks
 from workers.brokers.contract import BrokerError
 
 URL = "amqp://rabbit.example.org/shop"
@@ -127,15 +128,17 @@ def seen(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str,
 @pytest.mark.parametrize("purpose", ["connection", "preview", "queues"])
 def test_a_broker_is_tried_before_it_is_saved(purpose: str, admin: Caller, operator: Caller) -> None:
     asked = admin.post("sources/test/", {**replacement(), "purpose": purpose, "secrets": LOGIN})
-    assert (asked.status_code, asked.json()["state"]) == (202, "waiting")
-    assert BrokerCheck.objects.get().secrets == LOGIN
-    assert answer_due(seen) == 1
+    assert (asked.status_code, asked.json()["state"]) == (202, "queued")
+    run = LongRun.objects.get()
+    assert (run.secrets, "canary" in str(run.params)) == (LOGIN, False)
+    assert make_checks(seen) == 1
     found = admin.get(asked["Location"].removeprefix("http://testserver")).json()
-    assert (found["state"], found["error"], found["depth"]) == ("answered", None, 3)
-    assert [one["name"] for one in found["queues"]] == (["orders.dlq"] if purpose == "queues" else [])
-    assert [one["payload_text"] for one in found["messages"]] == (["body"] if purpose == "preview" else [])
-    assert BrokerCheck.objects.get().secrets == {}
-    assert b"canary" not in admin.get("audit/").content
+    assert (found["state"], found["error"], found["result"]["depth"]) == ("succeeded", None, 3)
+    assert [one["name"] for one in found["result"]["queues"]] == (["orders.dlq"] if purpose == "queues" else [])
+    assert [one["payload_text"] for one in found["result"]["messages"]] == (["body"] if purpose == "preview" else [])
+    assert LongRun.objects.get().secrets is None
+    for path in ("audit/", "jobs/", f"jobs/{run.id}/", f"sources/checks/{run.id}/"):
+        assert b"canary" not in admin.get(path).content
     assert operator.get(f"sources/checks/{found['id']}/").status_code == 404
     assert not Source.objects.exists()
 
@@ -156,10 +159,10 @@ def test_a_saved_source_is_looked_at_with_its_own_login(admin: Caller, operator:
 
     for part in ("test", "preview", "queues"):
         asked = operator.post(f"sources/{made['id']}/{part}/")
-        assert answer_due(check) == 1
-        assert operator.get(f"sources/checks/{asked.json()['id']}/").json()["state"] == "answered"
+        assert make_checks(check) == 1
+        assert operator.get(f"sources/checks/{asked.json()['id']}/").json()["state"] == "succeeded"
     assert admin.post("sources/test/", {**replacement(), "source_id": made["id"]}).status_code == 202
-    assert answer_due(check) == 1
+    assert make_checks(check) == 1
     assert logins == [LOGIN] * 4
 
 
@@ -167,7 +170,7 @@ def test_a_stored_login_is_not_tried_at_another_place(admin: Caller) -> None:
     made = admin.post("sources/", {**rabbitmq(), "secrets": LOGIN}).json()
     answer = admin.post("sources/test/", {**replacement(url="amqp://evil.example"), "source_id": made["id"]})
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, "secrets")
-    assert not BrokerCheck.objects.exists()
+    assert not LongRun.objects.exists()
 
 
 def test_a_check_says_why_it_failed_and_repeats_no_login(admin: Caller) -> None:
@@ -179,7 +182,7 @@ def test_a_check_says_why_it_failed_and_repeats_no_login(admin: Caller) -> None:
 
     for check, error in ((refused, "ACCESS_REFUSED by rabbit.example.org:5672"), (broken, "RuntimeError; ")):
         asked = admin.post("sources/test/", {**replacement(), "secrets": LOGIN})
-        assert answer_due(check) == 1
+        assert make_checks(check) == 1
         found = admin.get(f"sources/checks/{asked.json()['id']}/")
         assert found.json()["state"] == "failed"
         assert found.json()["error"].startswith(error)
@@ -188,7 +191,7 @@ def test_a_check_says_why_it_failed_and_repeats_no_login(admin: Caller) -> None:
 
 def test_a_check_that_nobody_answers_is_given_up(admin: Caller) -> None:
     asked = admin.post("sources/test/", replacement())
-    BrokerCheck.objects.update(asked_at="2020-01-01T00:00:00Z")
+    LongRun.objects.update(created_at="2020-01-01T00:00:00Z")
     found = admin.get(f"sources/checks/{asked.json()['id']}/").json()
     assert (found["state"], found["error"]) == ("failed", "No worker has answered; is an io worker running?")
 

@@ -8,12 +8,12 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from poisonadmin.sources.commands.broker_checks import answer_due
 from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, FoundQueue
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.intake import Source
 from poisonadmin.store.models.policy import PolicyRow
+from tests.sources.checks import make_checks
 
 URL = "amqp://rabbit.example.org"
 pytestmark = pytest.mark.django_db
@@ -81,7 +81,7 @@ def worker(transactional_db: None) -> Any:
 
     def answer() -> None:
         while not stopping.wait(0.05):
-            answer_due(seen)
+            make_checks(seen)
         connection.close()
 
     thread = threading.Thread(target=answer)

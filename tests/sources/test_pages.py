@@ -7,10 +7,10 @@ import pytest
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.sources.commands.broker_checks import answer_due
 from poisonadmin.sources.commands.setup import save_source
 from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, FoundMessage, FoundQueue
 from poisonadmin.store.models.intake import Source
+from tests.sources.checks import make_checks
 
 pytestmark = pytest.mark.django_db
 
@@ -130,7 +130,7 @@ def test_a_form_is_tried_out_before_it_is_saved(admin: Client) -> None:
     assert asked.status_code == 302
     assert "Checking the broker" in page(admin, asked["Location"])
     assert admin.get(asked["Location"], headers={"HX-Request": "true"}).status_code == 204
-    assert answer_due(seen) == 1
+    assert make_checks(seen) == 1
     text = page(admin, asked["Location"], **{"HX-Request": "true"})
     assert 'data-add-queue="orders.&lt;dlq&gt;"' in text
     assert "1,234" in text
@@ -148,7 +148,7 @@ def test_a_form_that_cannot_be_is_not_tried(admin: Client) -> None:
 
 def test_a_preview_shows_a_stranger_s_text_as_text(operator_browser: Client, source: Source) -> None:
     asked = operator_browser.post(f"/sources/{source.id}/check/", {"check": "preview"})
-    assert answer_due(seen) == 1
+    assert make_checks(seen) == 1
     text = page(operator_browser, asked["Location"])
     assert "&lt;script&gt;1&lt;/script&gt;" in text
     assert "<script>1" not in text

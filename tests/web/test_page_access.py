@@ -33,10 +33,11 @@ from poisonadmin.search.deep.commands.requests import request_search
 from poisonadmin.search.views.commands import save_view
 from poisonadmin.sources.commands.broker_checks import request_source_check
 from poisonadmin.sources.commands.setup import save_source
+from poisonadmin.sources.domain.broker_checks import BrokerCheckPurpose
 from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.alert import AlertDelivery
 from poisonadmin.store.models.attempt import FailureGroup
-from poisonadmin.store.models.intake import BrokerCheckPurpose, RejectedLine, Source
+from poisonadmin.store.models.intake import RejectedLine, Source
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.poison import PoisonEntry
 from poisonadmin.store.models.policy import PolicyRow

@@ -34,7 +34,6 @@ class Tick(IntEnum):
     EXPIRE = 3
     HOUSEKEEPING = 4
     RESTART = 5
-    BROKER_CHECK = 7
     DRAIN = 8
     LANES = 9
     OPERATIONS = 10

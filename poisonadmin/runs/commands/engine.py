@@ -56,7 +56,8 @@ UPDATE run SET state = 'succeeded', result = %(result)s, done = coalesce(%(done)
 {_MINE} 'running'
 """  # noqa: S608
 _FAIL = f"""
-UPDATE run SET state = 'failed', error = %(error)s, phase = NULL, ended_at = now(), expires_at = now() + %(kept)s
+UPDATE run SET state = 'failed', error = %(error)s, phase = NULL, secrets = NULL, ended_at = now(),
+    expires_at = now() + %(kept)s
 {_MINE} 'running'
 """  # noqa: S608
 _WAIT = f"""
@@ -70,6 +71,12 @@ UPDATE run SET tries = 0, state = CASE WHEN %(is_stopping)s THEN 'queued' ELSE s
 _CANCELLED = f"""
 UPDATE run SET state = 'cancelled', phase = NULL, ended_at = now(), expires_at = now() + %(kept)s
 {_MINE} 'cancelling'
+"""  # noqa: S608
+
+
+_TAKE_SECRETS = f"""
+WITH mine AS (SELECT id, secrets FROM run {_MINE} 'running' FOR UPDATE)
+UPDATE run SET secrets = NULL FROM mine WHERE run.id = mine.id RETURNING mine.secrets
 """  # noqa: S608
 
 
@@ -118,6 +125,11 @@ class RunTurn:
         self._change(_STORE, position=_json(position), result=_json(result), phase=phase, done=done, total=total)
         given: dict[str, Any] = {"position": position, "result": result, "phase": phase, "done": done, "total": total}
         self.run = replace(self.run, **{name: value for name, value in given.items() if value is not None})
+
+    def take_secrets(self) -> Mapping[str, str]:
+        """Return the secrets that came with the request and forget them; empty where there are none any more."""
+        found = fetch_values(_TAKE_SECRETS, {"run": self.run.run_id, "turn": self.run.turn_at})
+        return json.loads(found[0]) if found and found[0] else {}
 
     def finish(self, result: Mapping[str, Any], *, done: int | None = None) -> None:
         """End the run well, also in one transaction with rows of the kind. Errors: `TurnEnded`."""
@@ -243,7 +255,8 @@ def _have_turn(turn: RunTurn, work: RunWork) -> bool:
 
 def _begin(turn: RunTurn, kind: RunKind) -> None:
     if kind.max_tries is not None and turn.run.tries > kind.max_tries:
-        turn.fail(f"It was begun {kind.max_tries} times, and ended its worker each time.")
+        many = f"It was begun {kind.max_tries} times, and ended its worker each time."
+        turn.fail("It ended its worker." if kind.max_tries == 1 else many)
         raise TurnEnded
     if turn.run.state == RunState.CANCELLING:
         raise TurnEnded

@@ -30,13 +30,15 @@ SELECT count(*) FILTER (WHERE state IN ('queued', 'running')),
 FROM run WHERE kind = %s AND account = %s AND position IS NOT NULL
 """
 _REQUEST = f"""
-INSERT INTO run (kind, params, position, total, requested_by, account, patterns)
-VALUES (%(kind)s, %(params)s, %(position)s, %(total)s, %(by)s, %(account)s, %(patterns)s) RETURNING {COLUMNS}
+INSERT INTO run (kind, params, secrets, position, total, requested_by, account, patterns, expires_at)
+VALUES (%(kind)s, %(params)s, %(secrets)s, %(position)s, %(total)s, %(by)s, %(account)s, %(patterns)s,
+    now() + %(waits)s)
+RETURNING {COLUMNS}
 """  # noqa: S608
 # A run that has begun may hold more than its row: its worker lets go of that first.
 _CANCEL = """
 UPDATE run SET state = CASE WHEN started_at IS NULL THEN 'cancelled' ELSE 'cancelling' END,
-    ended_at = CASE WHEN started_at IS NULL THEN now() END,
+    ended_at = CASE WHEN started_at IS NULL THEN now() END, secrets = NULL,
     expires_at = CASE WHEN started_at IS NULL THEN now() + %(kept)s END
 WHERE id = %(run)s AND state IN ('queued', 'running')
 """
@@ -48,8 +50,8 @@ WHERE kind = ANY(%(kinds)s) AND position IS NOT NULL AND (ended_at IS NULL OR ex
 """
 _EXPIRED = """
 DELETE FROM run WHERE id IN (
-    SELECT id FROM run WHERE expires_at < now() AND ended_at IS NOT NULL ORDER BY expires_at LIMIT 1000
-    FOR UPDATE SKIP LOCKED)
+    SELECT id FROM run WHERE expires_at < now() AND (ended_at IS NOT NULL OR state = 'queued')
+    ORDER BY expires_at LIMIT 1000 FOR UPDATE SKIP LOCKED)
 """
 
 
@@ -73,6 +75,7 @@ def request_run(
     *,
     principal: Principal,
     reuse: Mapping[str, Any] | None = None,
+    secrets: Mapping[str, str] | None = None,
     total: int | None = None,
     account: str | None = None,
     is_audited: bool = True,
@@ -80,6 +83,7 @@ def request_run(
 ) -> StoredRun:
     """Request a run. `reuse`: an open run with these parameters is returned instead, where there is one.
 
+    `secrets`: for the work alone (`RunTurn.take_secrets`), beside `params` and never shown.
     `account`: by default the person. `is_audited`: it is in the audit log. `audited`: `details`, `note`, `object_id` of
     the entry there. Errors: `TooManyRuns`.
     """
@@ -96,11 +100,13 @@ def request_run(
         values = {
             "kind": str(kind.name),
             "params": json.dumps(params),
+            "secrets": json.dumps(secrets) if secrets else None,
             "position": "{}",
             "total": total,
             "by": principal.name,
             "account": account,
             "patterns": patterns_json(principal),
+            "waits": kind.waits,
         }
         run = fetch_one(StoredRun, _REQUEST, values)
         assert run is not None
@@ -150,7 +156,7 @@ def end_runs(cursor: CursorWrapper, kinds: Sequence[KindName], *, why: str) -> N
 
 
 def remove_expired_runs() -> None:
-    """Remove the runs that have ended and whose time is over."""
+    """Remove the runs that have ended, or have not begun in time, and whose time is over."""
     with connection.cursor() as cursor:
         cursor.execute(_EXPIRED)
         while cursor.rowcount:

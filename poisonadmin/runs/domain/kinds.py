@@ -35,6 +35,7 @@ class KindName(StrEnum):
     COMPARE = "compare"
     REPORT = "report"
     ALIKE_GROUPS = "alike_groups"
+    BROKER_CHECK = "broker_check"
 
 
 # Their results may quote messages: an erasure ends them.
@@ -49,11 +50,12 @@ class RunKind:
     "cancelled") and the type of object in the audit log. `cancelled_by`: the permission to cancel others' runs.
     `max_open`: queued and running runs of one account; `max_kept`: all of its runs that are kept. `max_tries`: how many
     workers in a row may be lost in a turn before the run fails. `kept`: how long a run stays after its end; None: for
-    ever. `is_personal`: a request reuses no run of another account. `resumes_after`: an error does not end the run,
-    which goes on after this time. `slice_seconds`: the accounts take turns of this length; None: the oldest run goes
-    first, until the end of the worker's turn. `shares`: the lock that a turn shares; the run waits while another
-    session has it alone. `waits_for`: no turn begins while a run of these kinds is open. `alone_with`: kinds with the
-    same text never have turns at once; "" is the kind's own name.
+    ever. `waits`: a run that no worker has begun by then is removed. `is_personal`: a request reuses no run of another
+    account. `resumes_after`: an error does not end the run, which goes on after this time. `slice_seconds`: the
+    accounts take turns of this length; None: the oldest run goes first, until the end of the worker's turn. `shares`:
+    the lock that a turn shares; the run waits while another session has it alone. `waits_for`: no turn begins while a
+    run of these kinds is open. `alone_with`: kinds with the same text never have turns at once; "" is the kind's own
+    name.
     """
 
     name: KindName
@@ -66,6 +68,7 @@ class RunKind:
     max_kept: int | None = None
     max_tries: int | None = 3
     kept: timedelta | None = None
+    waits: timedelta | None = None
     is_personal: bool = False
     resumes_after: timedelta | None = None
     slice_seconds: float | None = None

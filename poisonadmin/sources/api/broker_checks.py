@@ -5,10 +5,12 @@ from rest_framework.response import Response
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.core.domain.access import Permission
+from poisonadmin.runs.domain.kinds import RunState
 from poisonadmin.sources.commands import broker_checks
-from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, BrokerCheckState, get_broker_check
+from poisonadmin.sources.domain.broker_checks import BrokerCheckPurpose
+from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, get_broker_check
 from poisonadmin.sources.queries.sources import get_source
-from poisonadmin.store.models.intake import SOURCE_KINDS, BrokerCheckPurpose
+from poisonadmin.store.models.intake import SOURCE_KINDS
 from poisonadmin.web.api.contract import Identifier, JsonObject, StrictSerializer, contract
 from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
@@ -17,7 +19,7 @@ from poisonadmin.web.api.view import ApiView
 BROKER_CHECK = Shape(
     "BrokerCheck",
     BrokerCheckRow,
-    kinds={"purpose": BrokerCheckPurpose, "kind": SOURCE_KINDS, "state": BrokerCheckState},
+    kinds={"purpose": BrokerCheckPurpose, "kind": SOURCE_KINDS, "state": RunState},
 )
 PREFIX = "/api/v1/sources/checks/"
 
@@ -44,7 +46,9 @@ class SourceTest(ApiView):
         """Check a broker before it is saved: connect, preview messages, or list queues. Follow `Location`."""
         fields = dict(self.body)
         purpose, kind, config = BrokerCheckPurpose(fields.pop("purpose")), fields.pop("kind"), fields.pop("config")
-        return _asked(self, broker_checks.request_broker_check(kind, config, purpose, principal=self.reader, **fields))
+        return _requested(
+            self, broker_checks.request_broker_check(kind, config, purpose, principal=self.reader, **fields)
+        )
 
 
 class SourceConnection(ApiView):
@@ -53,7 +57,7 @@ class SourceConnection(ApiView):
     @contract(Permission.INGEST, "sources", {202: BROKER_CHECK}, acts=True)
     def post(self, source_id: int) -> Response:
         """Try the connection to a source's broker, and count what waits. Follow `Location`."""
-        return _asked_of(self, source_id, BrokerCheckPurpose.CONNECTION)
+        return _requested_of(self, source_id, BrokerCheckPurpose.CONNECTION)
 
 
 class SourcePreview(ApiView):
@@ -62,7 +66,7 @@ class SourcePreview(ApiView):
     @contract(Permission.INGEST, "sources", {202: BROKER_CHECK}, acts=True)
     def post(self, source_id: int) -> Response:
         """Show the first messages that wait at a source's broker, and leave them there. Follow `Location`."""
-        return _asked_of(self, source_id, BrokerCheckPurpose.PREVIEW)
+        return _requested_of(self, source_id, BrokerCheckPurpose.PREVIEW)
 
 
 class SourceQueues(ApiView):
@@ -71,7 +75,7 @@ class SourceQueues(ApiView):
     @contract(Permission.INGEST, "sources", {202: BROKER_CHECK}, acts=True)
     def post(self, source_id: int) -> Response:
         """List the queues or topics of a source's broker, those with dead letters first. Follow `Location`."""
-        return _asked_of(self, source_id, BrokerCheckPurpose.QUEUES)
+        return _requested_of(self, source_id, BrokerCheckPurpose.QUEUES)
 
 
 class BrokerCheckOne(ApiView):
@@ -79,16 +83,16 @@ class BrokerCheckOne(ApiView):
 
     @contract(Permission.READ, "sources", {200: BROKER_CHECK})
     def get(self, check_id: int) -> Response:
-        """Get the result of a broker check, `waiting` at first. Only its caller can, for a quarter of an hour."""
+        """Get a broker check; only its caller can, for a quarter of an hour. A result comes when it has succeeded."""
         return Response(BROKER_CHECK.render(get_broker_check(check_id, principal=self.principal)))
 
 
-def _asked_of(view: ApiView, source_id: int, purpose: BrokerCheckPurpose) -> Response:
+def _requested_of(view: ApiView, source_id: int, purpose: BrokerCheckPurpose) -> Response:
     get_source(source_id, principal=view.reader)
-    return _asked(view, broker_checks.request_source_check(source_id, purpose, principal=view.reader))
+    return _requested(view, broker_checks.request_source_check(source_id, purpose, principal=view.reader))
 
 
-def _asked(view: ApiView, check_id: int) -> Response:
+def _requested(view: ApiView, check_id: int) -> Response:
     response = Response(BROKER_CHECK.render(get_broker_check(check_id, principal=view.reader)), status=202)
     response["Location"] = view.request.build_absolute_uri(f"{PREFIX}{check_id}/")
     return response

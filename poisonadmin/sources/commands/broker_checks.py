@@ -1,54 +1,60 @@
-"""Looks at a broker: a person asks through the API or a page, a worker answers, and nothing is taken.
+"""Broker checks: requested through the API or a page, made by a worker; nothing is taken.
 
-The web process connects to no broker and reads no stored login: a question is a row, and a tick of the io workers
-answers it (decision 28).
+The web process connects to no broker and reads no stored login: a check is a run, and a tick of the io workers makes it
+(decision 28).
 """
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import structlog
-from django.db import connection, transaction
-from django.db.models.functions import Now
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.brokers.domain.brokers import InvalidSource, may_keep_login
-from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.runs.commands.engine import RunTurn, RunWork
+from poisonadmin.runs.commands.requests import remove_expired_runs, request_run
+from poisonadmin.runs.domain.kinds import KindName, RunKind
 from poisonadmin.sources.commands.setup import checked_config, checked_login
-from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, shown
+from poisonadmin.sources.domain.broker_checks import BrokerCheckPurpose, BrokerCheckResult, shown
 from poisonadmin.sources.queries.sources import get_source
-from poisonadmin.store.models.intake import BrokerCheck, BrokerCheckPurpose, Source
+from poisonadmin.store.models.intake import Source
 
 BrokerChecker = Callable[[str, str, Mapping[str, Any], Mapping[str, str]], BrokerCheckResult]
 """(purpose, kind, configuration, login) -> the result. Passed in: the workers, which check, import this package."""
 
 CHECK_SECONDS = 25.0
-MOST_WAITING = 20
-_OLD = "DELETE FROM broker_check WHERE asked_at < now() - interval '15 minutes'"
-_TAKE = """
-UPDATE broker_check SET taken_at = now()
-WHERE id = (SELECT min(id) FROM broker_check WHERE taken_at IS NULL) AND taken_at IS NULL
-RETURNING id
-"""
+# In between the heartbeat of the run moves.
+_WAIT_SECONDS = 1.0
+# `params`: `purpose`; `kind` and `config` of a source; `source_id`, null where it is not saved. A login that came with
+# the request is among the secrets; without one the source's own is used. `result`: a `BrokerCheckResult`. A check that
+# ended its worker is not made again.
+BROKER_CHECK = RunKind(
+    KindName.BROKER_CHECK,
+    noun="broker check",
+    audited_as="broker.check_{}",
+    audited_object="source",
+    first_phase="checking the broker",
+    cancelled_by=Permission.CONFIGURE,
+    max_open=20,
+    max_tries=1,
+    kept=timedelta(minutes=15),
+    waits=timedelta(minutes=15),
+)
 log = structlog.get_logger(__name__)
 
 
-class TooManyBrokerChecks(PoisonAdminError):
-    """Raised when too many broker checks wait for a worker already."""
-
-    code = "too_many_broker_checks"
-    status = 429
-
-
 def request_source_check(source_id: int, purpose: BrokerCheckPurpose, *, principal: Principal) -> int:
-    """Ask for a check of the broker of a saved source, with its login; return the check's id.
+    """Request a check of the broker of a saved source, with its login; return the check's id.
 
-    Errors: `NotAllowed`, `NotFound`, `InvalidSource` (a directory), `TooManyBrokerChecks`.
+    Errors: `NotAllowed`, `NotFound`, `InvalidSource` (a directory), `TooManyRuns`.
     """
     principal.require(Permission.INGEST)
     if purpose is BrokerCheckPurpose.PREVIEW:
@@ -56,7 +62,7 @@ def request_source_check(source_id: int, purpose: BrokerCheckPurpose, *, princip
     source = get_source(source_id, principal=principal)
     if not source.is_broker:
         raise InvalidSource("kind", "a directory is no broker; its files are listed")
-    return _ask(purpose, source.kind, dict(source.config), {}, source_id, principal)
+    return _request(purpose, source.kind, dict(source.config), {}, source_id, principal)
 
 
 def request_broker_check(
@@ -68,10 +74,10 @@ def request_broker_check(
     secrets: Mapping[str, Any] | None = None,
     source_id: int | None = None,
 ) -> int:
-    """Ask for a check of a broker as it would be configured; return the check's id.
+    """Request a check of a broker as it would be configured; return the check's id.
 
     `secrets` None: those of the source, where there is one and the configuration goes to the same place.
-    Errors: `NotAllowed`, `NotFound`, `InvalidSource`, `TooManyBrokerChecks`.
+    Errors: `NotAllowed`, `NotFound`, `InvalidSource`, `TooManyRuns`.
     """
     principal.require(Permission.CONFIGURE)
     if purpose is BrokerCheckPurpose.PREVIEW:
@@ -88,10 +94,10 @@ def request_broker_check(
         if source.secret_names and (source.kind != kind or not may_keep_login(source.config, checked)):
             raise InvalidSource("secrets", "must be given again: the stored ones are not sent to another place")
         of_source = source_id
-    return _ask(purpose, kind, checked, login, of_source, principal)
+    return _request(purpose, kind, checked, login, of_source, principal)
 
 
-def _ask(
+def _request(
     purpose: BrokerCheckPurpose,
     kind: str,
     config: dict[str, Any],
@@ -99,60 +105,56 @@ def _ask(
     source_id: int | None,
     principal: Principal,
 ) -> int:
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(_OLD)
-        if BrokerCheck.objects.filter(taken_at__isnull=True).count() >= MOST_WAITING:
-            raise TooManyBrokerChecks("Too many broker checks wait for a worker. Try again in a moment.")
-        row = BrokerCheck.objects.create(
-            purpose=str(purpose), kind=kind, config=config, secrets=login, source_id=source_id, asked_by=principal.name
-        )
-        audit.record(
-            principal.name,
-            "broker.looked_at",
-            "source",
-            str(source_id or ""),
-            details={"for": purpose, "config": config},
-        )
-    return row.id
+    # Those that no worker has begun still hold the login that they came with.
+    remove_expired_runs()
+    run = request_run(
+        BROKER_CHECK,
+        {"purpose": str(purpose), "kind": kind, "config": config, "source_id": source_id},
+        principal=principal,
+        secrets=login,
+        object_id=str(source_id or ""),
+        details={"for": purpose, "config": config},
+    )
+    return run.id
 
 
-def answer_due(check: BrokerChecker, *, seconds: float = CHECK_SECONDS) -> int:
-    """Make the requested checks, one after the other; return how many. One that takes too long is given up.
-
-    A check is taken before it is made, so one that kills its worker is not made again.
-    """
-    answered = 0
-    while (row := _take()) is not None:
-        answer, error = _within(seconds, check, row)
-        stored = None if answer is None else asdict(answer)
-        BrokerCheck.objects.filter(id=row.id).update(answer=stored, error=error, answered_at=Now(), secrets={})
-        answered += 1
-    return answered
+def work(check: BrokerChecker, *, seconds: float = CHECK_SECONDS) -> RunWork:
+    """Return the work of broker checks; a check that takes longer than `seconds` is given up."""
+    return RunWork(BROKER_CHECK, partial(_carry_out, check, seconds))
 
 
-def _take() -> BrokerCheck | None:
-    with connection.cursor() as cursor:
-        cursor.execute(_TAKE)
-        found = cursor.fetchone()
-    return None if found is None else BrokerCheck.objects.get(id=found[0])
-
-
-def _within(seconds: float, check: BrokerChecker, row: BrokerCheck) -> tuple[BrokerCheckResult | None, str | None]:
-    login = row.secrets
-    if not login and row.source_id is not None:
-        login = Source.objects.values_list("secrets", flat=True).filter(id=row.source_id).first() or {}
-    outcome: queue.SimpleQueue[tuple[BrokerCheckResult | None, str | None]] = queue.SimpleQueue()
-    arguments = (outcome, check, row.purpose, row.kind, row.config, login)
+def _carry_out(check: BrokerChecker, seconds: float, turn: RunTurn) -> None:
+    params = turn.run.params
+    login = turn.take_secrets()
+    if not login and params["source_id"] is not None:
+        logins = Source.objects.filter(id=params["source_id"]).values_list("secrets", flat=True)
+        if not logins:
+            raise PoisonAdminError("The source was deleted meanwhile.")
+        login = logins[0]
+    outcome: queue.SimpleQueue[BrokerCheckResult | PoisonAdminError] = queue.SimpleQueue()
+    arguments = (outcome, check, params["purpose"], params["kind"], params["config"], login)
     # A client library that hangs may not keep this worker from its other work; the thread ends with the process.
-    threading.Thread(target=_checked, args=arguments, name="broker-check", daemon=True).start()
-    try:
-        return outcome.get(timeout=seconds)
-    except queue.Empty:
-        return None, f"The broker did not answer within {seconds:.0f} s."
+    threading.Thread(target=_check, args=arguments, name="broker-check", daemon=True).start()
+    found = _within(seconds, outcome, turn)
+    if isinstance(found, PoisonAdminError):
+        raise found
+    turn.finish(asdict(found))
 
 
-def _checked(
-    outcome: "queue.SimpleQueue[tuple[BrokerCheckResult | None, str | None]]",
+def _within(
+    seconds: float, outcome: "queue.SimpleQueue[BrokerCheckResult | PoisonAdminError]", turn: RunTurn
+) -> BrokerCheckResult | PoisonAdminError:
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        try:
+            return outcome.get(timeout=min(left, _WAIT_SECONDS))
+        except queue.Empty:
+            turn.report()
+    return PoisonAdminError(f"The broker did not answer within {seconds:.0f} s.")
+
+
+def _check(
+    outcome: "queue.SimpleQueue[BrokerCheckResult | PoisonAdminError]",
     check: BrokerChecker,
     purpose: str,
     kind: str,
@@ -160,10 +162,10 @@ def _checked(
     login: Mapping[str, str],
 ) -> None:
     try:
-        outcome.put((check(purpose, kind, config, login), None))
+        outcome.put(check(purpose, kind, config, login))
     except PoisonAdminError as error:
-        outcome.put((None, shown(error.detail)))
+        outcome.put(PoisonAdminError(shown(error.detail) or ""))
     except Exception as error:
         # What an adapter did not foresee; its text may repeat the login, so only the log of the worker has it.
         log.exception("a broker check failed", kind=kind, purpose=purpose)
-        outcome.put((None, f"{type(error).__name__}; the log of the io worker has the rest."))
+        outcome.put(PoisonAdminError(f"{type(error).__name__}; the log of the io worker has the rest."))

@@ -29,7 +29,7 @@ from poisonadmin.store.models.policy import PolicyRow
 MAX_NAME_CHARS = 100
 MAX_PATH_CHARS = 4000
 
-_TABLES = ("rejected_line", "source_file", "broker_receipt", "broker_check")
+_TABLES = ("rejected_line", "source_file", "broker_receipt")
 _PLACEHOLDERS = ("{original}", "{queue}")
 _SHARED = ("url", "verify_tls", "sasl_mechanism")
 

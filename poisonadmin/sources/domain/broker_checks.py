@@ -1,7 +1,8 @@
-"""The result of a broker check: made by a worker, kept as JSON, shown by API and pages."""
+"""The purpose and the result of a broker check: made by a worker, kept as JSON, shown by API and pages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from poisonadmin.messages.domain.envelope_fields import storable
@@ -11,6 +12,15 @@ SHOWN_BYTES = 2048
 SHOWN_HEADERS = 60
 SHOWN_CHARS = 1000
 SHOWN_QUEUES = 500
+
+
+class BrokerCheckPurpose(StrEnum):
+    """CONNECTION: can it be drained, and how much waits? PREVIEW: the first messages, left there. QUEUES: which are
+    there?"""
+
+    CONNECTION = "connection"
+    PREVIEW = "preview"
+    QUEUES = "queues"
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,8 @@ class FoundMessage:
 
 @dataclass(frozen=True)
 class BrokerCheckResult:
-    """`depth`: messages waiting in all that would be drained. `queues` and `messages` where they were asked for."""
+    """`depth`: messages waiting in all that would be drained, null where nobody can say. `queues` and `messages`: where
+    the purpose is to find them. A check takes nothing."""
 
     depth: int | None = None
     queues: list[FoundQueue] = field(default_factory=list)
@@ -61,11 +72,10 @@ def shown(text: str | None, *, chars: int = SHOWN_CHARS) -> str | None:
     return storable(text if len(text) <= chars else text[:chars] + "…")
 
 
-def answer_from(stored: Mapping[str, Any] | None) -> BrokerCheckResult:
-    """Return the answer that was kept as JSON; an empty one where there is none."""
-    found = stored or {}
+def result_from(stored: Mapping[str, Any]) -> BrokerCheckResult:
+    """Return the result that was kept as JSON."""
     return BrokerCheckResult(
-        found.get("depth"),
-        [FoundQueue(**row) for row in found.get("queues", [])],
-        [FoundMessage(**row) for row in found.get("messages", [])],
+        stored["depth"],
+        [FoundQueue(**row) for row in stored["queues"]],
+        [FoundMessage(**row) for row in stored["messages"]],
     )

@@ -10,10 +10,10 @@ from poisonadmin.brokers.domain.brokers import InvalidSource
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.sources.commands import broker_checks
+from poisonadmin.sources.domain.broker_checks import BrokerCheckPurpose
 from poisonadmin.sources.pages.forms import BrokerCheckForm
-from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, BrokerCheckState, get_broker_check
+from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, get_broker_check
 from poisonadmin.sources.queries.sources import get_source
-from poisonadmin.store.models.intake import BrokerCheckPurpose
 from poisonadmin.web.pages.views import page, require_known
 
 
@@ -38,7 +38,7 @@ def of_form(request: HttpRequest, principal: Principal) -> HttpResponseBase:
         )
     except PoisonAdminError as error:
         return _refused(request, error)
-    return _asked(request, principal, check_id)
+    return _requested(request, principal, check_id)
 
 
 @require_POST
@@ -46,7 +46,7 @@ def of_form(request: HttpRequest, principal: Principal) -> HttpResponseBase:
 def of_source(request: HttpRequest, principal: Principal, source_id: int) -> HttpResponseBase:
     """Have a worker check the source's broker."""
     purpose = _purpose(request.POST.get("check", "connection"))
-    return _asked(request, principal, broker_checks.request_source_check(source_id, purpose, principal=principal))
+    return _requested(request, principal, broker_checks.request_source_check(source_id, purpose, principal=principal))
 
 
 @page()
@@ -55,12 +55,12 @@ def answer(request: HttpRequest, principal: Principal, check_id: int) -> HttpRes
     require_known(request)
     check = get_broker_check(check_id, principal=principal)
     is_fragment = getattr(request, "htmx", False)
-    if is_fragment and check.state == BrokerCheckState.WAITING:
+    if is_fragment and check.is_waiting:
         return HttpResponse(status=204)
     return _shown(request, check, "sources/_broker_check.html" if is_fragment else "sources/broker_check.html")
 
 
-def _asked(request: HttpRequest, principal: Principal, check_id: int) -> HttpResponseBase:
+def _requested(request: HttpRequest, principal: Principal, check_id: int) -> HttpResponseBase:
     if not getattr(request, "htmx", False):
         return HttpResponseRedirect(reverse("sources-answer", args=[check_id]))
     return _shown(request, get_broker_check(check_id, principal=principal), "sources/_broker_check.html")

@@ -12,12 +12,13 @@ class LongRun(models.Model):
     """One piece of long work. While it runs its worker holds the advisory lock (21, id); `heartbeat_at` moves every
     second or so.
 
-    `params`: the request. `position`: where the next turn goes on; null: the worker that began the run is the only one
-    that can carry it out. `result`: what is known so far. `account`, `patterns`: who requested it, and the address
-    patterns that limited the account. `tries`: turns that have begun since the run last got on. `turn_at`: when the
-    last turn began, which only that turn knows: it writes nothing once another one has begun. `resumes_at`: the run
-    waits until then, after an error. `former_id`: its id in paths and in the audit log, where it is not `id`: of runs
-    that had a table of their own before.
+    `params`: the request. `secrets`: what its work needs besides and nobody is shown, until the work has taken it.
+    `position`: where the next turn goes on; null: the worker that began the run is the only one that can carry it out.
+    `result`: what is known so far. `account`, `patterns`: who requested it, and the address patterns that limited the
+    account. `tries`: turns that have begun since the run last got on. `turn_at`: when the last turn began, which only
+    that turn knows: it writes nothing once another one has begun. `resumes_at`: the run waits until then, after an
+    error. `former_id`: its id in paths and in the audit log, where it is not `id`: of runs that had a table of their
+    own before.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -25,6 +26,7 @@ class LongRun(models.Model):
     kind = models.CharField(max_length=16)
     state = models.CharField(max_length=10, db_default=RunState.QUEUED.value)
     params = models.JSONField(default=dict)
+    secrets = models.JSONField(null=True)
     phase = models.CharField(max_length=100, null=True)
     done = models.BigIntegerField(db_default=0)
     total = models.BigIntegerField(null=True)

@@ -24,8 +24,6 @@ _STATEMENTS = (
         table="claim", is_old="NOT is_open AND claimed_at < now() - interval '7 days'", claim="claim.id"
     ),
     "DELETE FROM claim_shard WHERE NOT EXISTS (SELECT FROM claim WHERE claim.id = claim_id)",
-    # What nobody answered still holds the login that it was asked with.
-    "DELETE FROM broker_check WHERE asked_at < now() - interval '15 minutes'",
     # Failed logins of any name that strangers try; so many are kept as are of use.
     """DELETE FROM axes_accessattempt WHERE attempt_time < now() - interval '12 hours'
        OR id <= (SELECT max(id) - 50000 FROM axes_accessattempt)""",
@@ -42,9 +40,8 @@ _STATEMENTS = (
 def clean_up() -> None:
     """Remove what has had its time, and what intake left behind.
 
-    Looks at brokers after a quarter of an hour, idempotency keys after a day, runs when they expire, claims, nodes and
-    consumers after a week, failures by hour after five, runs of restart jobs that began nothing, and searches for
-    groups that look alike, after 30 days.
+    Idempotency keys after a day, runs when they expire, claims, nodes and consumers after a week, failures by hour
+    after five, runs of restart jobs that began nothing, and searches for groups that look alike, after 30 days.
     """
     with connection.cursor() as cursor:
         for statement in _STATEMENTS:

@@ -18,9 +18,10 @@ from poisonadmin.core.domain.secret_settings import BROKER_PASSWORD
 from poisonadmin.core.domain.settings import InputKind
 from poisonadmin.sources.commands.broker_checks import request_broker_check, request_source_check
 from poisonadmin.sources.commands.setup import add_source
-from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, BrokerCheckState, get_broker_check
+from poisonadmin.sources.domain.broker_checks import BrokerCheckPurpose, BrokerCheckResult
+from poisonadmin.sources.queries.broker_checks import get_broker_check
 from poisonadmin.sources.queries.sources import list_sources
-from poisonadmin.store.models.intake import BrokerCheckPurpose, Source
+from poisonadmin.store.models.intake import Source
 
 BY = replace(SYSTEM, name="command line")
 POLL_SECONDS = 0.2
@@ -94,7 +95,7 @@ class Command(BaseCommand):
         for queue in self._check(BrokerCheckPurpose.QUEUES, options).queues:
             self.stdout.write(f"{queue.name}\t{'-' if queue.depth is None else queue.depth}\t{queue.why}")
 
-    def _check(self, purpose: BrokerCheckPurpose, options: dict[str, Any]) -> BrokerCheckRow:
+    def _check(self, purpose: BrokerCheckPurpose, options: dict[str, Any]) -> BrokerCheckResult:
         row = Source.objects.filter(name=options["url"]).first()
         if row is not None:
             check_id = request_source_check(row.id, purpose, principal=BY)
@@ -102,11 +103,11 @@ class Command(BaseCommand):
             url, secrets = options["url"], _secrets(options)
             check_id = request_broker_check(_kind(url), _config(options), purpose, principal=BY, secrets=secrets)
         # A check that nobody answers ends as failed by itself.
-        while (seen := get_broker_check(check_id, principal=BY)).state == BrokerCheckState.WAITING:
+        while (seen := get_broker_check(check_id, principal=BY)).is_waiting:
             time.sleep(POLL_SECONDS)
-        if seen.state == BrokerCheckState.FAILED:
+        if seen.result is None:
             raise CommandError(seen.error or "The broker check failed.")
-        return seen
+        return seen.result
 
 
 def _broker_arguments(parser: ArgumentParser) -> None:
