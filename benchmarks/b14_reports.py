@@ -17,12 +17,14 @@ from poisonadmin.addresses.commands import ensure_addresses
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.spark_settings import LOCAL_BATCH_MASTER
 from poisonadmin.messages.domain.id_ranges import IdRange
+from poisonadmin.reports.commands import carry_out as reports
 from poisonadmin.reports.commands import files
 from poisonadmin.reports.commands.requests import request_report
-from poisonadmin.reports.commands.runs import report_due
 from poisonadmin.reports.domain.asked import AskedReport, ReportFormat, asked_report
 from poisonadmin.reports.queries.live import range_statements
-from poisonadmin.store.models.report import RequestedReport
+from poisonadmin.reports.queries.reports import get_report
+from poisonadmin.runs.commands.engine import carry_out
+from poisonadmin.store.models.run import LongRun
 from workers.spark.jobs.report import collect
 from workers.spark.session import start_session
 
@@ -77,7 +79,7 @@ def run(world: World) -> list[Line]:
     finally:
         spark.stop()
         loads.empty()
-        RequestedReport.objects.all().delete()
+        LongRun.objects.filter(kind="report").delete()
     return lines
 
 
@@ -98,11 +100,12 @@ def make(spark: SparkSession, asked: AskedReport, rows: int, peaks: dict[str, in
     watch = Stopwatch()
     with watch:
         report_id = request_report(asked, principal=SYSTEM)
-        report_due(partial(collect, spark), worker="benchmark", seconds=3600)
-    row = RequestedReport.objects.get(id=report_id)
-    assert (row.state, row.rows) == ("ready", rows), (row.state, row.rows, row.error)
+        carry_out(reports.work(partial(collect, spark)), worker="benchmark", seconds=3600)
+    row = get_report(report_id, principal=SYSTEM)
+    assert row.result is not None, (row.state, row.error)
+    assert row.result.rows == rows
     peaks[str(asked.format)] = max(peaks.get(str(asked.format), 0), resident_bytes(os.getpid(), "VmHWM"))
-    say(f"      {row.bytes or 0:,} bytes")
+    say(f"      {row.result.bytes:,} bytes")
     files.remove(report_id)
     return watch.rate(rows)
 

@@ -15,7 +15,7 @@ from poisonadmin.comparisons.commands import carry_out as comparisons
 from poisonadmin.core.commands.locks import Tick, single_flight
 from poisonadmin.groups.alike.commands import carry_out as alike_groups
 from poisonadmin.groups.commands import regrouping
-from poisonadmin.reports.commands import runs as reports
+from poisonadmin.reports.commands import carry_out as reports
 from poisonadmin.rules.commands import dry_runs
 from poisonadmin.runs.commands.engine import RunWork, carry_out
 from poisonadmin.runs.queries.runs import due_kinds
@@ -59,11 +59,11 @@ def redeliver_tick(**_: Any) -> None:
 
 @app.task  # type: ignore[untyped-decorator]
 def batch_tick(**_: Any) -> None:
-    """Take in files and dead letters, then carry out requested runs, reports, regrouping and the archive.
+    """Take in files and dead letters, then carry out requested runs, regrouping and the archive.
 
     Each is done also when another one fails.
     """
-    works = (_ingest, _drain, _runs, _report, _regroup, _archive)
+    works = (_ingest, _drain, _runs, _regroup, _archive)
     do_each(*(partial(_unless_it_stops, work, spark_worker.current()) for work in works))
 
 
@@ -105,10 +105,12 @@ def works_of(spark: SparkSession) -> tuple[RunWork, ...]:
         dry_runs.work(partial(try_rule, spark)),
         comparisons.work(partial(compare, spark)),
         alike_groups.work(partial(find_alike, spark)),
+        reports.work(partial(collect, spark)),
     )
 
 
 def _runs(worker: SparkWorker) -> None:
+    reports.give_up_ended()
     due = due_kinds()
     works = [one for one in works_of(worker.spark) if one.kind.name in due] if due else []
     do_each(*(partial(_unless_it_stops, partial(_carry_out, one), worker) for one in works))
@@ -120,10 +122,6 @@ def _carry_out(work: RunWork, worker: SparkWorker) -> None:
 
 def _regroup(worker: SparkWorker) -> None:
     _turn(worker, Tick.REGROUP, regrouping.is_any_due, regrouping.regroup_due, SparkFailureReader(worker.spark))
-
-
-def _report(worker: SparkWorker) -> None:
-    _turn(worker, Tick.REPORT, reports.is_any_due, reports.report_due, partial(collect, worker.spark))
 
 
 def _archive(worker: SparkWorker) -> None:

@@ -23,7 +23,7 @@ from poisonadmin.groups.alike.commands.requests import request_daily_search
 from poisonadmin.messages.commands.counter_checks import check_some
 from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.commands.expiry import expire_due
-from poisonadmin.reports.commands.requests import remove_expired_reports
+from poisonadmin.reports.commands.requests import remove_expired_files
 from poisonadmin.reports.commands.saved import run_saved_due
 from poisonadmin.runs.commands.engine import carry_out
 from poisonadmin.search.commands.selections import remove_expired
@@ -81,7 +81,7 @@ def housekeeping_tick(**_: Any) -> None:
             remove_expired()
             remove_hits_without_search()
             forget_old()
-            remove_expired_reports()
+            remove_expired_files()
             sweep_journals(LocalJournals())
 
 

@@ -14,13 +14,14 @@ from poisonadmin.core.domain.access import Permission
 from poisonadmin.core.domain.errors import NEW
 from poisonadmin.core.domain.settings import settings_of
 from poisonadmin.reports.commands import requests, saved
-from poisonadmin.reports.domain.asked import AskedReport, Period, ReportFormat, ReportState, asked_report
+from poisonadmin.reports.domain.asked import AskedReport, Period, ReportFormat, asked_report
 from poisonadmin.reports.domain.kinds import PeriodBy, ReportKind
 from poisonadmin.reports.domain.saved import SavedReportSettings
 from poisonadmin.reports.queries.reports import ReportRow, get_report, list_reports
 from poisonadmin.reports.queries.rows import ReportRows
 from poisonadmin.reports.queries.saved import SavedReportRow, get_saved_report, list_saved_reports
 from poisonadmin.reports.queries.shown import as_objects
+from poisonadmin.runs.domain.kinds import RunState
 from poisonadmin.web.api.attachments import attachment
 from poisonadmin.web.api.contract import (
     PAGE,
@@ -46,13 +47,7 @@ class NewSavedReport(SavedReportRow):
     secret: str | None = None
 
 
-REPORT = Shape(
-    "Report",
-    ReportRow,
-    leave_out={"done", "total"},
-    also={"progress": float},
-    kinds={"kind": ReportKind, "state": ReportState},
-)
+REPORT = Shape("Report", ReportRow, also={"kind": ReportKind}, kinds={"state": RunState})
 ROWS = {
     "type": "object",
     "description": "The rows of a report, where they are few.",
@@ -110,7 +105,7 @@ class ReportList(ApiView):
 
     @contract(Permission.EXPORT, "reports", {200: Paged(REPORT)}, query=PAGE)
     def get(self) -> Response:
-        """List the reports that were asked for, newest first: one's own, and the runs of shared ones."""
+        """List the reports of 90 days, newest first: one's own, and the runs of shared ones."""
         return self.listed(REPORT, list_reports)
 
     @contract(Permission.EXPORT, "reports", {200: ROWS, 202: REPORT}, body=AskedReportInput, acts=True)
@@ -141,7 +136,7 @@ class ReportOne(ApiView):
 
     @contract(Permission.EXPORT, "reports", {200: REPORT})
     def get(self, report_id: int) -> Response:
-        """Show a report: how far it is; of one that is ready the rows, the file's checksum and when that is removed."""
+        """Show a report and how far it is; of its file the rows, the checksum, and when it is removed."""
         return Response(REPORT.render(get_report(report_id, principal=self.principal)))
 
 
@@ -162,7 +157,7 @@ class ReportCancel(ApiView):
 
     @contract(Permission.EXPORT, "reports", {200: REPORT}, acts=True)
     def post(self, report_id: int) -> Response:
-        """End a report that is being made; 409 when it is over."""
+        """Cancel a report that is being made; 409 when it has ended."""
         requests.cancel_report(report_id, principal=self.principal)
         return Response(REPORT.render(get_report(report_id, principal=self.principal)))
 

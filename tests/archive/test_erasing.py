@@ -22,11 +22,11 @@ from poisonadmin.messages.queries.archive_files import archived_files
 from poisonadmin.messages.queries.archived_index import MessageErased
 from poisonadmin.messages.queries.counter_checks import wrong_counters
 from poisonadmin.reports.commands import files
-from poisonadmin.reports.commands.requests import remove_expired_reports
+from poisonadmin.reports.commands.requests import remove_expired_files
 from poisonadmin.runs.commands.requests import remove_expired_runs
+from poisonadmin.runs.domain.kinds import QUOTING
 from poisonadmin.search.deep.commands.requests import remove_hits_without_search
 from poisonadmin.store.models.archive import Erasure, LegalHold
-from poisonadmin.store.models.report import RequestedReport
 from poisonadmin.store.models.run import LongRun
 from poisonadmin.store.models.search import SearchHit
 from tests.archive.fixtures import archive, fail, place, put, rows_of  # noqa: F401  (a fixture)
@@ -125,30 +125,23 @@ def test_what_may_quote_an_erased_message_ends(spark: SparkSession, settings, tm
     settings.HOME = tmp_path
     fail(put(1))
     common = {"requested_by": "ann", "patterns": []}
-    reports = [
-        RequestedReport.objects.create(
-            kind="failures", state=state, asked={"format": "csv"}, shows_payload=True, cut_off=0, account="1", **common
-        )
-        for state in ("ready", "running")
-    ]
-    for one in reports:
-        (files.make_directory(one.id) / "report.csv").write_text("secret-0")
-    for kind, (state, ended) in product(("compare", "search"), (("succeeded", Now()), ("running", None))):
+    for kind, (state, ended) in product(QUOTING, (("succeeded", Now()), ("running", None))):
         LongRun.objects.create(
             **common, kind=kind, state=state, position={}, account="1", ended_at=ended, expires_at=AN_HOUR_ON
         )
+    for report in LongRun.objects.filter(kind="report"):
+        (files.make_directory(report.id) / "report.csv").write_text("secret-0")
     for search in LongRun.objects.filter(kind="search"):
         SearchHit.objects.create(search_id=search.id, message_id=1)
     erase(spark, message_id="m-0")
-    assert [row.state for row in RequestedReport.objects.order_by("id")] == ["expired", "failed"]
-    for kind in ("compare", "search"):
+    for kind in QUOTING:
         runs = LongRun.objects.filter(kind=kind).order_by("id")
         assert [row.state for row in runs] == ["succeeded", "failed"], kind
         assert not runs.filter(expires_at__gt=Now()).exists(), kind
-    remove_expired_reports()
+    remove_expired_files()
     remove_expired_runs()
     remove_hits_without_search()
-    assert not LongRun.objects.filter(kind="search").exists()
+    assert not LongRun.objects.filter(kind__in=QUOTING).exists()
     assert not SearchHit.objects.exists()
     assert not list(tmp_path.rglob("report.csv"))
 

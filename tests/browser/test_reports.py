@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 from django.db import connection
+from django.db.models.functions import Now
 from playwright.sync_api import expect
 
 from poisonadmin.reports.commands import files
 from poisonadmin.reports.domain.asked import ReportFormat
-from poisonadmin.store.models.report import RequestedReport
+from poisonadmin.store.models.run import LongRun
 from tests.browser.axe import violations
 from tests.browser.conftest import Visit
 from tests.reports.made import message
@@ -47,11 +48,14 @@ def test_a_report_is_previewed_made_and_downloaded(visit: Visit, tmp_path: Path)
     page.get_by_role("button", name="Make the report").click()
     page.wait_for_url("**/reports/*/")
     expect(page.locator("#report")).to_contain_text("queued")
-    row = RequestedReport.objects.get()
+    row = LongRun.objects.get(kind="report")
     files.make_directory(row.id)
     files.file_of(row.id, ReportFormat.CSV).write_text('"id"\n1\n')
-    RequestedReport.objects.update(
-        state="ready", rows=1, bytes=7, sha256="0" * 64, expires_at=datetime.now(UTC) + timedelta(days=7)
+    until = datetime.now(UTC) + timedelta(days=7)
+    LongRun.objects.update(
+        state="succeeded",
+        ended_at=Now(),
+        result={"rows": 1, "bytes": 7, "sha256": "0" * 64, "file_until": until.isoformat()},
     )
     link = page.get_by_role("link", name="Download")
     expect(link).to_be_visible()

@@ -10,14 +10,27 @@ from django.conf import settings as django_settings
 from pyspark.sql import SparkSession
 
 from poisonadmin.core.domain.access import SYSTEM, Principal
-from poisonadmin.reports.commands import runs
+from poisonadmin.reports.commands import carry_out as reports
+from poisonadmin.reports.commands.carry_out import Collect
 from poisonadmin.reports.commands.requests import request_report
-from poisonadmin.reports.commands.runs import Collect, report_due
 from poisonadmin.reports.domain.asked import asked_report
-from poisonadmin.store.models.report import RequestedReport
+from poisonadmin.reports.queries.reports import ReportFile, ReportRow, get_report
+from poisonadmin.runs.commands.engine import carry_out
 from workers.spark.jobs.report import collect
 
-Make = Callable[..., RequestedReport]
+Make = Callable[..., ReportRow]
+
+
+def report_due(read: Collect, *, worker: str = "tests", **how: Any) -> None:
+    """Give the requested reports their turns."""
+    carry_out(reports.work(read), worker=worker, **how)
+
+
+def file_of(report: ReportRow) -> ReportFile:
+    """Return the file of a report, which has succeeded."""
+    assert (report.state, report.error) == ("succeeded", None)
+    assert report.result is not None
+    return report.result
 
 
 @pytest.fixture
@@ -34,8 +47,8 @@ def read(
 ) -> Collect:
     """Return what the batch worker reads waves with, on small ranges."""
     monkeypatch.setenv("DATABASE_URL", test_database_url)
-    monkeypatch.setattr(runs, "RANGE_MESSAGES", 3)
-    monkeypatch.setattr(runs, "RANGES_A_WAVE", 2)
+    monkeypatch.setattr(reports, "RANGE_MESSAGES", 3)
+    monkeypatch.setattr(reports, "RANGES_A_WAVE", 2)
     return partial(collect, spark)
 
 
@@ -43,9 +56,9 @@ def read(
 def make(read: Collect) -> Make:
     """Return what has a report made, and returns it as it is then."""
 
-    def made(kind: str, *, principal: Principal = SYSTEM, **wishes: Any) -> RequestedReport:
+    def made(kind: str, *, principal: Principal = SYSTEM, **wishes: Any) -> ReportRow:
         report_id = request_report(asked_report(kind, **wishes), principal=principal)
-        report_due(read, worker="tests", seconds=300)
-        return RequestedReport.objects.get(id=report_id)
+        report_due(read, seconds=300)
+        return get_report(report_id, principal=principal)
 
     return made

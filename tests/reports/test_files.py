@@ -19,11 +19,11 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.spreadsheet import guarded
 from poisonadmin.reports.commands import files, workbook
 from poisonadmin.reports.domain.asked import ReportFormat, asked_report
+from poisonadmin.reports.queries.reports import ReportRow
 from poisonadmin.reports.queries.rows import rows_at_once
 from poisonadmin.store.models.access import Audit
-from poisonadmin.store.models.report import RequestedReport
 from poisonadmin.store.models.run import LongRun
-from tests.reports.conftest import Make
+from tests.reports.conftest import Make, file_of
 from tests.reports.made import NOON, message
 
 HOSTILE = [
@@ -39,9 +39,9 @@ def hostile_messages() -> list[int]:
     return [message(exception_message=text, headers={"X": text}, payload=text) for text in HOSTILE]
 
 
-def made(make: Make, written_as: str) -> tuple[RequestedReport, Path]:
+def made(make: Make, written_as: str) -> tuple[ReportRow, Path]:
     row = make("failures", columns=COLUMNS, time_zone="Europe/Berlin", format=written_as)
-    assert (row.state, row.error, row.rows) == ("ready", None, len(HOSTILE))
+    assert file_of(row).rows == len(HOSTILE)
     return row, files.file_of(row.id, ReportFormat(written_as))
 
 
@@ -64,8 +64,8 @@ def test_csv_is_read_back_with_every_formula_guarded(make: Make) -> None:
     parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
     table = pyarrow.csv.read_csv(path, parse_options=parse, convert_options=convert)
     assert [tuple(one.values()) for one in table.to_pylist()] == said
-    assert row.sha256 == files.sha256_of(path)
-    assert row.bytes == path.stat().st_size
+    assert file_of(row).sha256 == files.sha256_of(path)
+    assert file_of(row).bytes == path.stat().st_size
 
 
 def test_xlsx_is_read_back_by_two_readers_and_holds_no_formula(make: Make) -> None:
@@ -118,7 +118,7 @@ def test_parquet_is_read_back_with_its_types(make: Make) -> None:
 @pytest.mark.parametrize("written_as", list(ReportFormat))
 def test_no_rows_are_a_file_too(make: Make, written_as: str) -> None:
     row = make("attempts", format=written_as)
-    assert (row.state, row.rows) == ("ready", 0)
+    assert file_of(row).rows == 0
     assert files.file_of(row.id, ReportFormat(written_as)).exists()
 
 
@@ -159,8 +159,8 @@ def test_a_job_finds_the_rows_that_are_read_at_once(make: Make, kind: str, wishe
     assert table.column_names == list(asked.columns)
     assert [tuple(one.values()) for one in table.to_pylist()] == at_once.rows
     assert at_once.is_whole
-    job = LongRun.objects.get(kind="report")
-    assert (job.state, job.result) == ("succeeded", {"rows": len(at_once.rows)})
+    assert LongRun.objects.get(kind="report").id == row.id
+    assert file_of(row).rows == len(at_once.rows)
     requested, finished = Audit.objects.filter(object_type="report").order_by("id")
     assert (requested.action, finished.action) == ("report.requested", "report.made")
     assert requested.details["columns"] == list(asked.columns)

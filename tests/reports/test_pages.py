@@ -9,7 +9,8 @@ from django.test import Client
 from django.urls import reverse
 
 from poisonadmin.reports.pages.plots import stacked
-from poisonadmin.store.models.report import RequestedReport, SavedReport
+from poisonadmin.store.models.report import SavedReport
+from poisonadmin.store.models.run import LongRun
 from tests.reports.made import message
 
 pytestmark = pytest.mark.django_db
@@ -26,7 +27,7 @@ def test_the_form_shows_the_first_rows_of_what_it_says(browser_of: Browser) -> N
     assert answer.status_code == 200
     assert answer.context["preview"]["rows"] == [[str(shown), "<script>alert(1)</script>"]]
     assert "<script>alert(1)" not in text
-    assert RequestedReport.objects.count() == 0
+    assert LongRun.objects.count() == 0
 
 
 def test_a_pivot_is_previewed_kept_and_asked_for_again(browser_of: Browser) -> None:
@@ -39,8 +40,8 @@ def test_a_pivot_is_previewed_kept_and_asked_for_again(browser_of: Browser) -> N
     assert "<script>" not in answer.content.decode().partition("t-preview")[2].partition("</table>")[0]
     made = client.post(reverse("reports-new"), sent | {"do": "make"})["Location"]
     assert "error_class, each with the figure count" in client.get(made).content.decode()
-    row = RequestedReport.objects.get()
-    assert (row.asked["pivot"], row.asked["figure"]) == ("error_class", "count")
+    row = LongRun.objects.get()
+    assert (row.params["asked"]["pivot"], row.params["asked"]["figure"]) == ("error_class", "count")
     again = client.get(reverse("reports-new"), {"like": row.id}).context["form"].initial
     assert (again["group_by"], again["pivot"]) == (["address"], "error_class")
     assert client.post(reverse("reports-new"), sent | {"do": "save", "name": "by error"}).status_code == 302
@@ -74,9 +75,9 @@ def test_a_report_is_asked_for_followed_and_cancelled(browser_of: Browser) -> No
     client = browser_of("viewer")
     sent = FORM | {"first": "2026-03-02", "last": "2026-03-02", "time_zone": "Europe/Berlin", "do": "make"}
     answer = client.post(reverse("reports-new"), sent)
-    row = RequestedReport.objects.get()
+    row = LongRun.objects.get()
     assert answer["Location"] == reverse("reports-one", args=[row.id])
-    assert row.asked["period"] == {
+    assert row.params["asked"]["period"] == {
         "from": "2026-03-02T00:00:00+01:00",
         "to": "2026-03-03T00:00:00+01:00",
         "by": "failed",
@@ -100,7 +101,7 @@ def test_a_report_is_kept_under_a_name_and_made_again(browser_of: Browser) -> No
     assert "weekly" in client.get(reverse("reports")).content.decode()
     assert client.get(reverse("reports-new"), {"saved": saved.id}).context["form"].initial["days"] == 7
     assert client.post(reverse("reports-run", args=[saved.id])).status_code == 302
-    assert RequestedReport.objects.count() == 1
+    assert LongRun.objects.count() == 1
     assert client.post(reverse("reports-remove", args=[saved.id])).status_code == 302
     assert SavedReport.objects.count() == 0
 

@@ -3,38 +3,44 @@
 import os
 import signal
 from dataclasses import replace
-from datetime import UTC
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from django.db import connection, transaction
+from django.db.models.functions import Now
 from pyspark.sql import SparkSession
 
 from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
+from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.messages.domain.id_ranges import IdRange
-from poisonadmin.reports.commands import files, parts, runs
+from poisonadmin.reports.commands import carry_out, files, parts
+from poisonadmin.reports.commands.carry_out import Collect
 from poisonadmin.reports.commands.requests import (
+    REPORT,
     ReportOver,
     cancel_report,
     download_of,
-    remove_expired_reports,
+    remove_expired_files,
     request_report,
 )
-from poisonadmin.reports.commands.runs import Collect, report_due
 from poisonadmin.reports.domain.asked import Period, ReportFormat, asked_report
 from poisonadmin.reports.domain.reading import Reading
 from poisonadmin.reports.queries.archived import NotInArchive
+from poisonadmin.reports.queries.reports import ReportRow, get_report
 from poisonadmin.reports.queries.rows import rows_at_once
+from poisonadmin.runs.commands import engine
+from poisonadmin.runs.commands.requests import RunEnded, end_runs
+from poisonadmin.runs.domain.kinds import QUOTING
 from poisonadmin.store.models.access import Access, Audit
 from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece, ArchiveRun
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.destination import Destination
-from poisonadmin.store.models.report import RequestedReport
+from poisonadmin.store.models.run import LongRun
 from tests.fixtures.api import make_user
 from tests.fixtures.delivery import make_orders_destination
-from tests.reports.conftest import Make
+from tests.reports.conftest import Make, file_of, report_due
 from tests.reports.made import DAY, NOON, attempt, message
 from tests.reports.test_kinds import decided
 from workers.spark.tables.columns import TABLES, arrow_schema
@@ -128,7 +134,6 @@ def test_archived_messages_are_in_a_report_as_if_they_were_live(make: Make, spar
         ]
         assert rows, (kind, wishes)
         assert sorted(found, key=repr) == sorted(rows, key=repr), (kind, wishes)
-        assert RequestedReport.objects.get(id=row.id).place == {}
 
 
 def test_no_report_names_a_destination_that_is_kept_for_others(make: Make, spark: SparkSession, home: Path) -> None:
@@ -158,19 +163,19 @@ def test_accounts_take_turns_and_each_ends_its_reports_in_order() -> None:
     first, second, other = (request_report(asked, principal=one) for one in (eve, eve, bob))
 
     def taken() -> int:
-        row = runs._take()
-        assert row is not None
-        return row.id
+        run = engine._take(REPORT, "tests")
+        assert run is not None
+        return run.id
 
     assert [taken() for _ in range(4)] == [first, other, first, other]
     third = request_report(asked, principal=eve)
-    RequestedReport.objects.filter(id=first).update(state="ready")
+    LongRun.objects.filter(id=first).update(state="succeeded", ended_at=Now())
     assert [taken() for _ in range(3)] == [second, other, second]
-    RequestedReport.objects.filter(id=second).update(state="ready")
+    LongRun.objects.filter(id=second).update(state="succeeded", ended_at=Now())
     assert [taken() for _ in range(2)] == [other, third]
 
 
-def named_rows(row: RequestedReport) -> list[dict[str, Any]]:
+def named_rows(row: ReportRow) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = pq.read_table(files.file_of(row.id, ReportFormat.PARQUET)).to_pylist()
     assert found
     return found
@@ -214,10 +219,10 @@ def test_rows_that_move_to_the_archive_meanwhile_are_neither_lost_nor_doubled(
     ids = [message() for _ in range(14)]
     asked = asked_report("failures", columns=["id"], format="parquet")
     report_id = request_report(asked, principal=SYSTEM)
-    report_due(read, worker="tests", seconds=0.01)
-    assert RequestedReport.objects.get(id=report_id).place["parts"] == 1
+    report_due(read, seconds=0.01)
+    assert LongRun.objects.get(id=report_id).position["parts"] == 1
     archive(spark, home, [ids[0], ids[12]], "2026-03-02")
-    report_due(read, worker="tests", seconds=300)
+    report_due(read, seconds=300)
     assert sorted(rows_in(report_id)) == ids
 
 
@@ -229,9 +234,9 @@ def test_a_report_that_gives_way_after_every_step_has_every_row(
     for _ in range(14):
         message()
     report_id = request_report(asked_report("failures", columns=["id"], format=written_as), principal=SYSTEM)
-    monkeypatch.setattr(runs, "SLICE_SECONDS", 0.0)
-    report_due(read, worker="tests", seconds=300)
-    assert RequestedReport.objects.get(id=report_id).rows == 14
+    monkeypatch.setattr(carry_out, "REPORT", replace(REPORT, slice_seconds=0.0))
+    report_due(read, seconds=300)
+    assert file_of(get_report(report_id, principal=SYSTEM)).rows == 14
 
 
 class Killed(BaseException):
@@ -260,16 +265,16 @@ def test_a_worker_that_dies_at_any_line_costs_no_row_and_doubles_none(
         monkeypatch.setattr(module, name, step)
 
     with monkeypatch.context():
-        for name in ("_store", "_keep", "_finish"):
-            dies(name, runs)
+        for name in ("store", "finish"):
+            dies(name, engine.RunTurn)
+        dies("_keep", carry_out)
         for name in ("put_in_place", "sha256_of", "remove_parts"):
             dies(name, files)
         with pytest.raises(Killed):
-            report_due(read, worker="tests", seconds=300)
-    runs._being_made.clear()
-    report_due(read, worker="tests", seconds=300)
-    row = RequestedReport.objects.get(id=report_id)
-    assert (row.state, row.rows, rows_in(report_id)) == ("ready", 14, ids)
+            report_due(read, seconds=300)
+    carry_out._being_made.clear()
+    report_due(read, seconds=300)
+    assert (file_of(get_report(report_id, principal=SYSTEM)).rows, rows_in(report_id)) == (14, ids)
     assert [one.name for one in files.directory_of(report_id).iterdir() if not one.name.startswith("part")] == [
         "report.parquet"
     ]
@@ -304,8 +309,8 @@ def test_a_worker_that_is_killed_in_the_middle_is_followed_by_another(
         report_due(read_and_die, worker="first", seconds=300)
         os._exit(1)
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
-    row = RequestedReport.objects.get(id=report_id)
-    assert (row.state, row.place["parts"]) == ("running", 1)
+    row = LongRun.objects.get(id=report_id)
+    assert (row.state, row.position["parts"]) == ("running", 1)
     report_due(read, worker="second", seconds=300)
     assert rows_in(report_id) == ids
 
@@ -314,16 +319,34 @@ def test_a_report_that_is_cancelled_ends_and_leaves_no_file(read: Collect) -> No
     for _ in range(14):
         message()
     report_id = request_report(asked_report("failures", format="csv"), principal=SYSTEM)
-    report_due(read, worker="tests", seconds=0.01)
+    report_due(read, seconds=0.01)
     assert files.directory_of(report_id).exists()
     cancel_report(report_id, principal=SYSTEM)
-    with pytest.raises(ReportOver):
+    with pytest.raises(RunEnded):
         cancel_report(report_id, principal=SYSTEM)
-    report_due(read, worker="tests", seconds=300)
-    remove_expired_reports()
-    assert RequestedReport.objects.get(id=report_id).state == "cancelled"
+    report_due(read, seconds=300)
+    remove_expired_files()
+    assert LongRun.objects.get(id=report_id).state == "cancelled"
     assert not files.directory_of(report_id).exists()
     assert Audit.objects.filter(action="report.cancelled").count() == 1
+
+
+def test_the_file_of_a_report_that_is_ended_while_it_is_written_is_let_go_of(
+    read: Collect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "BATCH_ROWS", 4)
+    for _ in range(14):
+        message()
+    report_id = request_report(asked_report("failures", format="csv"), principal=SYSTEM)
+    while not carry_out._being_made:
+        report_due(read, seconds=0.01)
+    with connection.cursor() as cursor:
+        end_runs(cursor, QUOTING, why="Messages were erased.")
+    carry_out.give_up_ended()
+    assert carry_out._being_made == {}
+    assert remove_expired_files() == [report_id]
+    with pytest.raises(NotFound):
+        get_report(report_id, principal=SYSTEM)
 
 
 def test_a_file_is_for_nobody_else_and_goes_when_it_expires(make: Make) -> None:
@@ -334,11 +357,12 @@ def test_a_file_is_for_nobody_else_and_goes_when_it_expires(make: Make) -> None:
     assert [one.name for one in path.parent.iterdir()] == ["report.csv"]
     content, name = download_of(row.id, principal=SYSTEM)
     assert (name, b"".join(content.slices)) == (f"failures-{row.id}.csv", path.read_bytes())
-    assert Audit.objects.get(action="report.downloaded").details["sha256"] == row.sha256
-    assert remove_expired_reports() == []
+    assert Audit.objects.get(action="report.downloaded").details["sha256"] == file_of(row).sha256
+    assert remove_expired_files() == []
     assert path.exists()
-    RequestedReport.objects.update(expires_at=NOON.astimezone(UTC))
-    assert remove_expired_reports() == [row.id]
+    run = LongRun.objects.get()
+    LongRun.objects.update(result={**run.result, "file_until": NOON.isoformat()})
+    assert remove_expired_files() == [row.id]
     assert not path.exists()
     with pytest.raises(ReportOver):
         download_of(row.id, principal=SYSTEM)
@@ -349,8 +373,8 @@ def test_who_has_lost_rights_gets_no_rows(make: Make, read: Collect) -> None:
     user = make_user("eve", Role.VIEWER, [])
     report_id = request_report(asked_report("failures", format="csv"), principal=principal_of(user.id, "eve", []))
     Access.objects.filter(user=user).update(address_patterns=["orders.us"])
-    report_due(read, worker="tests", seconds=300)
-    row = RequestedReport.objects.get(id=report_id)
+    report_due(read, seconds=300)
+    row = LongRun.objects.get(id=report_id)
     assert row.state == "failed"
     assert "limited to other addresses" in str(row.error)
     assert not files.directory_of(report_id).exists()
@@ -367,7 +391,7 @@ def test_an_error_ends_a_report_and_lets_the_next_one_go_on(read: Collect) -> No
         return read(reading)
 
     with pytest.raises(ValueError, match="no rows today"):
-        report_due(fails, worker="tests", seconds=300)
-    report_due(fails, worker="tests", seconds=300)
-    assert [RequestedReport.objects.get(id=one).state for one in (first, second)] == ["failed", "ready"]
-    assert RequestedReport.objects.get(id=first).error == "ValueError: no rows today"
+        report_due(fails, seconds=300)
+    report_due(fails, seconds=300)
+    assert [LongRun.objects.get(id=one).state for one in (first, second)] == ["failed", "succeeded"]
+    assert LongRun.objects.get(id=first).error == "ValueError: no rows today"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.conf import settings as django_settings
 from django.core import mail
-from django.db import connection
+from django.db.models.functions import Now
 
 from poisonadmin.alerts.channels.contract import PostAnswer
 from poisonadmin.alerts.commands.send import send_due
@@ -30,7 +30,8 @@ from poisonadmin.reports.queries.reports import get_report
 from poisonadmin.reports.queries.saved import get_saved_report, list_saved_reports
 from poisonadmin.store.models.access import Access, Audit
 from poisonadmin.store.models.alert import AlertDelivery
-from poisonadmin.store.models.report import RequestedReport, SavedReport
+from poisonadmin.store.models.report import SavedReport
+from poisonadmin.store.models.run import LongRun
 from tests.fixtures.api import make_user
 from tests.reports.made import message
 
@@ -62,9 +63,9 @@ def test_a_schedule_asks_for_a_report_once_with_the_rights_of_its_owner() -> Non
     due(saved_id)
     (report_id,) = run_saved_due()
     assert run_saved_due() == []
-    row = RequestedReport.objects.get(id=report_id)
-    assert (row.requested_by, row.patterns, row.saved_id) == ("eve", [["orders.#"]], saved_id)
-    period = from_json(row.asked).period
+    row = LongRun.objects.get(id=report_id)
+    assert (row.requested_by, row.patterns, row.params["saved_id"]) == ("eve", [["orders.#"]], saved_id)
+    period = from_json(row.params["asked"]).period
     assert period.until is not None
     assert period.since is not None
     assert 6 <= (period.until - period.since).days <= 7
@@ -82,7 +83,7 @@ def test_a_schedule_waits_for_its_last_report() -> None:
     assert run_saved_due() == []
     row = SavedReport.objects.get(id=saved_id)
     assert row.last_error == "Its last run is still being made, so this one was left out."
-    RequestedReport.objects.filter(id=first).update(state="ready")
+    LongRun.objects.filter(id=first).update(state="succeeded", ended_at=Now())
     due(saved_id)
     assert len(run_saved_due()) == 1
 
@@ -94,7 +95,7 @@ def test_a_schedule_of_who_has_lost_the_right_says_so_and_asks_for_nothing() -> 
     due(saved_id)
     assert run_saved_due() == []
     assert "not in force" in str(SavedReport.objects.get(id=saved_id).last_error)
-    assert RequestedReport.objects.count() == 0
+    assert LongRun.objects.count() == 0
     assert run_saved_due() == []
 
 
@@ -111,7 +112,7 @@ def test_others_see_what_is_shared_where_they_see_every_address() -> None:
     with pytest.raises(NotAllowed):
         remove_saved_report(shared, principal=other)
     report_id = run_saved_report(shared, principal=other)
-    assert RequestedReport.objects.get(id=report_id).requested_by == "bob"
+    assert LongRun.objects.get(id=report_id).requested_by == "bob"
     with pytest.raises(NotFound):
         get_report(report_id, principal=owner)
     due(shared)
@@ -150,8 +151,10 @@ def ready(saved_id: int) -> int:
     """Return the report of a run of the schedule, ready."""
     due(saved_id)
     (report_id,) = run_saved_due()
-    RequestedReport.objects.filter(id=report_id).update(
-        state="ready", rows=1234, bytes=10, sha256="ab" * 32, ended_at=datetime(2026, 3, 2, tzinfo=UTC)
+    LongRun.objects.filter(id=report_id).update(
+        state="succeeded",
+        result={"rows": 1234, "bytes": 10, "sha256": "ab" * 32, "file_until": "2099-03-02T00:00:00+00:00"},
+        ended_at=datetime(2026, 3, 2, tzinfo=UTC),
     )
     note_ready(report_id)
     return report_id
@@ -213,6 +216,4 @@ def test_nobody_is_told_of_a_report_that_a_person_asked_for() -> None:
     saved_id, _ = save_report("weekly", WEEKLY, principal=SYSTEM)
     note_ready(run_saved_report(saved_id, principal=SYSTEM))
     assert AlertDelivery.objects.count() == 0
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM report WHERE saved_id IS NULL")
-        assert cursor.fetchone()[0] == 1
+    assert LongRun.objects.get(kind="report").params["saved_id"] is None

@@ -1,5 +1,5 @@
-"""A database of before: jobs, dry runs of rules, comparisons, searches of both kinds and broker checks are runs, under
-the ids that they had."""
+"""A database of before: jobs, dry runs of rules, comparisons, searches of both kinds, broker checks and reports are
+runs, under the ids that they had."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -176,3 +176,56 @@ def test_broker_checks_are_still_there_and_only_one_that_waits_has_a_login(url: 
     }
     assert found[0]["result"] == {"depth": None, "queues": [], "messages": []}
     assert (found[2]["requested_by"], found[2]["expires_at"].minute, found[0]["id"] > 900) == ("lee", 15, True)
+
+
+REPORTS = """
+INSERT INTO run (id, kind, state, params, patterns, result, requested_by, started_at, ended_at, worker, done)
+OVERRIDING SYSTEM VALUE VALUES
+    (1, 'report', 'cancelled', '{"report_id": 7}', '[]', '{}', 'kim', '2026-01-01Z', '2026-01-01Z', 'spark-batch', 4),
+    (2, 'report', 'succeeded', '{"report_id": 7}', '[]', '{"rows": 12}', 'kim', '2026-01-01Z', '2026-01-02Z',
+     'spark-batch', 90),
+    (3, 'report', 'running', '{"report_id": 8}', '[]', NULL, 'kim', '2026-01-03Z', NULL, 'spark-batch', 30);
+INSERT INTO saved_report (id, name, owner, owner_account, asked, "to", secrets) OVERRIDING SYSTEM VALUE
+VALUES (40, 'weekly', 'kim', 'user 1', '{"kind": "failures"}', '{}', '{}');
+INSERT INTO report (id, kind, state, asked, saved_id, shows_payload, cut_off, place, done, total, rows, bytes, sha256,
+                    error, job_id, requested_by, account, patterns, requested_at, ended_at, expires_at)
+OVERRIDING SYSTEM VALUE VALUES
+    (7, 'failures', 'ready', '{"kind": "failures"}', 40, TRUE, 100, '{}', 90, 100, 12, 345, 'ab', NULL, 2, 'kim',
+     'user 1', '[["orders.#"]]', '2026-01-01Z', '2026-01-02Z', '2199-01-01Z'),
+    (8, 'attempts', 'running', '{"kind": "attempts"}', NULL, FALSE, 70,
+     '{"after": 30, "until": 70, "days": ["2026-01-01"], "archive": "1-1-1", "parts": 2}', 30, 70, NULL, NULL, NULL,
+     NULL, 3, 'kim', 'user 1', '[]', '2026-01-03Z', NULL, NULL),
+    (900, 'failures', 'queued', '{"kind": "failures"}', NULL, FALSE, 70, '{}', 0, 0, NULL, NULL, NULL, NULL, NULL,
+     'lee', 'token 2', '[]', '2026-01-04Z', NULL, NULL),
+    (901, 'failures', 'expired', '{"kind": "failures"}', NULL, FALSE, 70, '{}', 9, 9, 3, 30, 'cd', 'erased', NULL,
+     'lee', 'token 2', '[]', '2026-01-05Z', '2026-01-06Z', '2026-01-07Z');
+SELECT setval('run_id_seq', 3);
+"""
+
+
+@pytest.mark.usefixtures("services")
+def test_reports_are_still_there(url: str) -> None:
+    assert migrate(url, "store", "0012_broker_checks_run").returncode == 0
+    with psycopg.connect(url) as session:
+        session.execute(REPORTS)
+    assert migrate(url).returncode == 0
+    with psycopg.connect(url, row_factory=dict_row) as session:
+        former, ended, going, waiting, erased = session.execute("SELECT * FROM run ORDER BY id").fetchall()
+    assert (former["id"], former["former_id"], former["position"]) == (1, None, None)
+    assert [(one["former_id"], one["state"], one["done"], one["total"]) for one in (ended, going, waiting, erased)] == [
+        (7, "succeeded", 100, 100), (8, "queued", 30, 70), (900, "queued", 0, None), (901, "failed", 9, 9),
+    ]  # fmt: skip
+    assert ended["params"] == {
+        "asked": {"kind": "failures"},
+        "saved_id": 40,
+        "shows_payload": True,
+        "cut_off": 100,
+    }
+    assert datetime.fromisoformat(ended["result"].pop("file_until")) == datetime(2199, 1, 1, tzinfo=UTC)
+    assert ended["result"] == {"rows": 12, "bytes": 345, "sha256": "ab"}
+    assert (ended["account"], ended["patterns"], ended["created_at"].day) == ("user 1", [["orders.#"]], 1)
+    assert (ended["ended_at"].day, ended["expires_at"].month, going["expires_at"]) == (2, 4, None)
+    assert going["position"] == {"after": 30, "until": 70, "days": ["2026-01-01"], "archive": "1-1-1", "parts": 2}
+    assert (going["worker"], waiting["position"], waiting["account"]) == (None, {}, "token 2")
+    assert (erased["error"], erased["result"]) == ("erased", None)
+    assert min(waiting["id"], erased["id"]) > 901, "an id is not another report's"

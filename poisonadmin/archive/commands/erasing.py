@@ -19,7 +19,6 @@ from poisonadmin.archive.commands import rewriting
 from poisonadmin.archive.commands.holds import Filter, checked_filter, filters_in_force, require_archivist
 from poisonadmin.archive.commands.left_out import rewritten_without
 from poisonadmin.archive.commands.patches import forget_patches
-from poisonadmin.archive.commands.quotations import end_quotations
 from poisonadmin.archive.commands.rewriting import FileStore
 from poisonadmin.archive.domain.chosen import APPEND_ONLY, TABLES
 from poisonadmin.archive.domain.runs import ErasureState
@@ -33,8 +32,9 @@ from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.messages.queries.counts import COUNTED
 from poisonadmin.runs.commands import worker_runs
 from poisonadmin.runs.commands.job_work import SECONDS_AFTER_ERROR, TURN_SECONDS, job_of, working_on
+from poisonadmin.runs.commands.requests import end_runs
 from poisonadmin.runs.commands.worker_runs import RunHeartbeat
-from poisonadmin.runs.domain.kinds import KindName
+from poisonadmin.runs.domain.kinds import QUOTING, KindName
 from poisonadmin.search.domain.filters import MessageFilter, parse_filter
 from poisonadmin.search.queries.archived import archived_where
 from poisonadmin.search.queries.live import compile_filter
@@ -160,7 +160,7 @@ def _go_on(erasure: Erasure, job_id: int, store: FileStore, must_pause: Callable
         held_by = [hold_id for hold_id, one in held.items() if left and _is_held(asked, one)]
         named = {"held_by": held_by} if held_by else {}
         if totals["erased"]:
-            end_quotations(cursor)
+            end_runs(cursor, QUOTING, why="Messages were erased, which it may quote; ask for it again.")
         # The filter may name the person, and has done its work.
         Erasure.objects.filter(id=erasure.id, ended_at=None).update(
             state=ErasureState.DONE, ended_at=Now(), totals={**totals, **named}, filter={}, error=None

@@ -42,7 +42,6 @@ class Tick(IntEnum):
     SEAL = 13
     REGROUP = 14
     ARCHIVE = 15
-    REPORT = 17
     SAVED_REPORTS = 18
 
 

@@ -19,13 +19,15 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.settings import InvalidValue, checked
 from poisonadmin.core.queries.rows import database_time, fetch_values
 from poisonadmin.reports.commands.requests import request_report
-from poisonadmin.reports.domain.asked import OPEN, AskedReport, Period, from_json
+from poisonadmin.reports.domain.asked import AskedReport, Period, from_json
 from poisonadmin.reports.domain.columns import InvalidReport
 from poisonadmin.reports.domain.saved import SavedReportSettings
 from poisonadmin.reports.queries.live import report_filter
 from poisonadmin.reports.queries.rows import require_export
 from poisonadmin.reports.queries.saved import SavedReportRow, get_saved_report
-from poisonadmin.store.models.report import RequestedReport, SavedReport
+from poisonadmin.runs.domain.kinds import KindName
+from poisonadmin.store.models.report import SavedReport
+from poisonadmin.store.models.run import LongRun
 
 _DUE = "SELECT id FROM saved_report WHERE next_at <= now() ORDER BY next_at, id"
 
@@ -121,14 +123,14 @@ def remove_saved_report(saved_id: int, *, principal: Principal) -> None:
     Errors: `NotAllowed`, `NotFound`.
     """
     found = get_saved_report(saved_id, principal=principal)
-    first = ("UPDATE report SET saved_id = NULL WHERE saved_id = %s", "DELETE FROM alert_delivery WHERE saved_id = %s")
+    first = ("DELETE FROM alert_delivery WHERE saved_id = %s",)
     remove_own("saved_report", "saved report", found, principal=principal, first=first)
 
 
 def run_saved_report(saved_id: int, *, principal: Principal) -> int:
     """Ask for a saved report now, for who asks and with their rights; return the report's id. Nobody else is told.
 
-    Errors: `NotAllowed`, `NotFound`, `InvalidFilter`, `TooManyReports`.
+    Errors: `NotAllowed`, `NotFound`, `InvalidFilter`, `TooManyRuns`.
     """
     found = get_saved_report(saved_id, principal=principal)
     asked = from_json(found.asked)
@@ -162,7 +164,7 @@ def _run_if_due(saved_id: int) -> int | None:
         error, report_id = None, None
         try:
             with transaction.atomic():  # nothing of a run that is refused stays
-                if RequestedReport.objects.filter(saved=row, state__in=[str(state) for state in OPEN]).exists():
+                if LongRun.objects.filter(kind=KindName.REPORT, params__saved_id=row.id, ended_at=None).exists():
                     raise StillBeingMade("Its last run is still being made, so this one was left out.")
                 report_id = _request(row, now)
         except PoisonAdminError as refused:
@@ -179,4 +181,4 @@ def _request(row: SavedReport, now: datetime) -> int:
     asked = from_json(row.asked)
     if row.days is not None:
         asked = last_days(row.days, now, asked)
-    return request_report(asked, principal=acting, saved=row)
+    return request_report(asked, principal=acting, saved_id=row.id)

@@ -39,20 +39,6 @@ class ReportFormat(StrEnum):
     PARQUET = "parquet"
 
 
-class ReportState(StrEnum):
-    """The states of a report. A READY one has a file until it is EXPIRED."""
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    READY = "ready"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    EXPIRED = "expired"
-
-
-OPEN = (ReportState.QUEUED, ReportState.RUNNING)
-
-
 @dataclass(frozen=True)
 class Period:
     """From `since`, before `until`; either may be None."""

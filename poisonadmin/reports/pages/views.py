@@ -34,7 +34,7 @@ def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
         "rows": [(row, words_of(row.asked), FORMATS[row.asked["format"]]) for row in found.results],
         "pager": pager(request, found),
         "saved": [(row, words_of(row.asked)) for row in list_saved_reports(principal=principal)],
-        "is_live": any(row.state in ("queued", "running") for row in found.results),
+        "is_live": any(not row.is_over for row in found.results),
     }
     template = "reports/_reports.html" if getattr(request, "htmx", False) else "reports/reports.html"
     return render(request, template, context)
@@ -104,7 +104,7 @@ def show(request: HttpRequest, principal: Principal, report_id: int) -> HttpResp
         "format": FORMATS[row.asked["format"]],
         "asked": asked,
         "filter": [(name, text) for name, texts in asked.filter.items() for text in texts],
-        "is_live": row.state in ("queued", "running"),
+        "is_live": not row.is_over,
     }
     template = "reports/_report.html" if getattr(request, "htmx", False) else "reports/report.html"
     return render(request, template, context)

@@ -1,103 +1,108 @@
 """Reports that were asked for: only who asked, or everybody for those of a shared one, with as wide a scope."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import MAX_ID
-from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import fetch
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, count_rows, window
+from poisonadmin.core.queries.rows import fetch, fetch_one, known
+from poisonadmin.core.queries.sql import Sql, all_given, all_of, raw
+from poisonadmin.runs.domain.kinds import KindName
+from poisonadmin.runs.queries.runs import KEPT, RunFields, patterns_json
 
 
 @dataclass(frozen=True)
-class ReportRow:
-    """A report that was asked for. `progress`: from 0 to 1. `rows`, `bytes`, `sha256`: of its file, when it is ready.
+class ReportFile:
+    """The file of a report, which is removed after `file_until`."""
+
+    rows: int
+    bytes: int
+    sha256: str
+    file_until: datetime
+
+
+@dataclass(frozen=True)
+class ReportRow(RunFields):
+    """A report that was asked for. `done` of `total`: what is read of it. `result`: null before it has succeeded.
 
     `asked`: the kind, filter, columns, period, time zone, groups and format. `saved_id`, `saved_name`: the saved report
-    that it is a run of. The file is removed after `expires_at`.
+    that it is a run of.
     """
 
-    id: int
-    kind: str
-    state: str
     asked: Mapping[str, Any]
     saved_id: int | None
     saved_name: str | None
-    done: int
-    total: int
-    rows: int | None
-    bytes: int | None
-    sha256: str | None
-    error: str | None
-    job_id: int | None
-    requested_by: str
-    requested_at: datetime
-    ended_at: datetime | None
-    expires_at: datetime | None
+    result: ReportFile | None
 
     @property
-    def progress(self) -> float:
-        """The share of it that is read; all of it once it is ready."""
-        if self.state in ("ready", "expired"):
-            return 1.0
-        return round(min(self.done / self.total, 0.99), 3) if self.total else 0.0
+    def kind(self) -> str:
+        """The kind of report."""
+        return str(self.asked["kind"])
+
+    @property
+    def has_file(self) -> bool:
+        """True when there is a file to be downloaded."""
+        return self.result is not None and self.result.file_until > datetime.now(UTC)
 
 
-_KEY = Key(("r.id",), (int,))
-_COLUMNS = ", ".join(
-    "s.name AS saved_name" if name == "saved_name" else f"r.{name}" for name in ReportRow.__dataclass_fields__
+_ID = "coalesce(r.former_id, r.id)"
+_KEY = Key((_ID,), (int,), fields=("id",))
+_SELECT = partial(
+    Sql,
+    """SELECT {id} AS id, r.state, r.phase, r.done, r.total, r.error, r.requested_by, r.created_at, r.started_at,
+        r.ended_at, r.expires_at, r.params -> 'asked' AS asked, s.id AS saved_id, s.name AS saved_name, r.result
+    FROM run r LEFT JOIN saved_report s ON s.id = (r.params ->> 'saved_id')::bigint
+    WHERE r.kind = {kind} AND {kept} AND {which}""",
+    id=raw(_ID),
+    kind=str(KindName.REPORT),
+    kept=raw(KEPT),
 )
-_SELECT = f"SELECT {_COLUMNS} FROM report r LEFT JOIN saved_report s ON s.id = r.saved_id"  # noqa: S608  (constants)
-
-
 # By which session or token a user asked makes no difference.
-_OF_USER = "(r.account = %s OR r.account IN (SELECT 'token ' || t.id FROM api_token t WHERE 'user ' || t.user_id = %s))"
-_OF_POISONADMIN = "(r.account = '' AND r.requested_by = %s)"
+_OF_USER = partial(
+    Sql,
+    """(r.account = {person}
+        OR r.account IN (SELECT 'token ' || t.id FROM api_token t WHERE 'user ' || t.user_id = {person}))""",
+)
+_OF_POISONADMIN = partial(Sql, "(r.account = '' AND r.requested_by = {name})")
 # Each limit of the principal is one of the report's. A token may be limited to fewer addresses than its user, and who
 # asked may be so since.
-_WITHIN = """
-NOT EXISTS (SELECT FROM jsonb_array_elements(%s::jsonb) AS own
-            WHERE NOT EXISTS (SELECT FROM jsonb_array_elements(r.patterns) AS its WHERE its = own))
-"""
+_WITHIN = partial(
+    Sql,
+    """NOT EXISTS (SELECT FROM jsonb_array_elements({patterns}::jsonb) AS own
+            WHERE NOT EXISTS (SELECT FROM jsonb_array_elements(r.patterns) AS its WHERE its = own))""",
+)
 
 
-def _seen(principal: Principal) -> tuple[str, list[Any]]:
-    """Return the condition that the principal may see a report, and its parameters."""
-    own, values = (_OF_USER, [principal.person] * 2) if principal.account else (_OF_POISONADMIN, [principal.name])
-    condition = f"({own} OR s.is_shared AND %s) AND {_WITHIN}"
-    if not principal.may(Permission.READ_PAYLOAD):
-        condition += " AND NOT r.shows_payload"
-    return condition, [*values, principal.sees_everything, patterns_json(principal)]
+def _seen(principal: Principal) -> Sql:
+    """Return the condition that the principal may see a report."""
+    own = _OF_USER(person=principal.person) if principal.account else _OF_POISONADMIN(name=principal.name)
+    shared = Sql("{own} OR s.is_shared AND {sees_everything}", own=own, sees_everything=principal.sees_everything)
+    within = _WITHIN(patterns=patterns_json(principal))
+    is_blind = None if principal.may(Permission.READ_PAYLOAD) else False
+    return all_of([shared, within, all_given({"(r.params ->> 'shows_payload')::boolean = {value}": is_blind})])
 
 
-def patterns_json(principal: Principal) -> str:
-    """Return what a principal is limited to, as a report keeps it."""
-    return json.dumps([list(some) for some in principal.patterns])
-
-
-def list_reports(
-    *, principal: Principal, saved_id: int | None = None, cursor: str | None = None, limit: int = DEFAULT_LIMIT
-) -> Page[ReportRow]:
-    """Return a page of the reports that the principal may see, newest first; of one saved report where it is given."""
+def list_reports(*, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT) -> Page[ReportRow]:
+    """Return a page of the reports that the principal may see, newest first."""
     principal.require(Permission.EXPORT)
-    condition, values = _seen(principal)
-    if saved_id is not None:
-        condition, values = f"{condition} AND r.saved_id = %s", [*values, saved_id]
-    page = window(cursor, limit, _KEY)
-    return fetch_page(ReportRow, f"{_SELECT} WHERE {condition}", values, page)
+    page, found = window(cursor, limit, _KEY), _SELECT(which=_seen(principal))
+    rows = fetch(dict, Sql("{found} AND {place} {order}", found=found, place=page.where, order=page.order))
+    return page.page([_row(one) for one in rows], lambda: count_rows(found))
 
 
 def get_report(report_id: int, *, principal: Principal) -> ReportRow:
     """Return the report; raise NotFound, also for one of others."""
     principal.require(Permission.EXPORT)
-    condition, values = _seen(principal)
-    found: list[ReportRow] = []
-    if 0 < report_id <= MAX_ID:
-        found = fetch(ReportRow, f"{_SELECT} WHERE r.id = %s AND {condition}", [report_id, *values])
-    if not found:
-        raise NotFound(f"There is no report {report_id}.")
-    return found[0]
+    which = all_of([Sql("{column} = {id}", column=raw(_ID), id=min(report_id, MAX_ID)), _seen(principal)])
+    return _row(known(fetch_one(dict, _SELECT(which=which)), f"report {report_id}"))
+
+
+def _row(values: Mapping[str, Any]) -> ReportRow:
+    result = values["result"]
+    if result is not None:
+        result = ReportFile(**{**result, "file_until": datetime.fromisoformat(result["file_until"])})
+    return ReportRow(**{**values, "result": result})

@@ -6,11 +6,13 @@ A filter can name addresses: who is limited to some sees none of others.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import MAX_ID
-from poisonadmin.core.queries.rows import Versioned, columns, fetch, known
+from poisonadmin.core.queries.rows import Versioned, columns, fetch, fetch_one, known
+from poisonadmin.core.queries.sql import Sql, all_of, raw
 from poisonadmin.reports.domain.saved import SavedReportSettings
 
 
@@ -33,35 +35,44 @@ class SavedReportRow(SavedReportSettings, Versioned):
     updated_at: datetime
 
 
-_SELECT = f"""
-SELECT s.id, {columns(SavedReportSettings, "s")}, owner, s.asked, next_at, last_error,
-       (SELECT max(id) FROM report WHERE saved_id = s.id) AS last_report_id, version, updated_at
-FROM saved_report s
-"""  # noqa: S608  (constants)
-
-
-# By which session or token a user saved it makes no difference to who sees every address.
-_SEEN = """
-(s.owner_account = %s AND s.owner = %s OR %s AND (s.is_shared OR s.owner_account = %s OR s.owner_account IN (
-    SELECT 'token ' || t.id FROM api_token t WHERE 'user ' || t.user_id = %s)))
+_LAST = """
+SELECT (params ->> 'saved_id')::bigint AS saved_id, max(coalesce(former_id, id)) AS id FROM run
+WHERE kind = 'report' AND position IS NOT NULL GROUP BY 1
 """
+_SELECT = partial(
+    Sql,
+    """SELECT s.id, {settings}, s.owner, s.asked, s.next_at, s.last_error, last.id AS last_report_id, s.version,
+        s.updated_at
+    FROM saved_report s LEFT JOIN ({last}) AS last ON last.saved_id = s.id WHERE {seen}""",
+    settings=columns(SavedReportSettings, "s"),
+    last=raw(_LAST),
+)
+# By which session or token a user saved it makes no difference to who sees every address.
+_SEEN = partial(
+    Sql,
+    """s.owner_account = {account} AND s.owner = {name} OR {sees_everything} AND (s.is_shared
+        OR s.owner_account = {user} OR s.owner_account IN (
+            SELECT 'token ' || t.id FROM api_token t WHERE 'user ' || t.user_id = {user}))""",
+)
 
 
-def _seen(principal: Principal) -> list[Any]:
-    user = principal.user or None
-    return [principal.account, principal.name, principal.sees_everything, user, user]
+def _seen(principal: Principal) -> Sql:
+    return _SEEN(
+        account=principal.account,
+        name=principal.name,
+        sees_everything=principal.sees_everything,
+        user=principal.user or None,
+    )
 
 
 def list_saved_reports(*, principal: Principal) -> list[SavedReportRow]:
     """Return the principal's saved reports and the shared ones of others, by name."""
     principal.require(Permission.EXPORT)
-    return fetch(SavedReportRow, f"{_SELECT} WHERE {_SEEN} ORDER BY name, id", _seen(principal))
+    return fetch(SavedReportRow, _SELECT(seen=_seen(principal)) + Sql("ORDER BY s.name, s.id"))
 
 
 def get_saved_report(saved_id: int, *, principal: Principal) -> SavedReportRow:
     """Return the saved report; raise NotFound, also for another's that is not shared."""
     principal.require(Permission.EXPORT)
-    found: list[SavedReportRow] = []
-    if 0 < saved_id <= MAX_ID:
-        found = fetch(SavedReportRow, f"{_SELECT} WHERE s.id = %s AND {_SEEN}", [saved_id, *_seen(principal)])
-    return known(found[0] if found else None, f"saved report {saved_id}")
+    this = all_of([Sql("s.id = {id}", id=min(saved_id, MAX_ID)), _seen(principal)])
+    return known(fetch_one(SavedReportRow, _SELECT(seen=this)), f"saved report {saved_id}")

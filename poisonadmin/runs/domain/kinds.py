@@ -39,7 +39,7 @@ class KindName(StrEnum):
 
 
 # Their results may quote messages: an erasure ends them.
-QUOTING = (KindName.COMPARE, KindName.SEARCH)
+QUOTING = (KindName.COMPARE, KindName.SEARCH, KindName.REPORT)
 
 
 @dataclass(frozen=True)

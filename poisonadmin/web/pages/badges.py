@@ -4,7 +4,7 @@ from typing import Any
 
 # A state that is in no list is coloured as a warning.
 _TONES = {
-    "good": {"succeeded", "completed", "ready", "done", "clean", "on", "active", "taken", "begun", "sent"},
+    "good": {"succeeded", "completed", "done", "clean", "on", "active", "taken", "begun", "sent"},
     "bad": {"failed", "refused", "lost", "silent", "stopped", "unreachable", "broken", "faulty", "retrying"},
     "busy": {"running", "cancelling", "alive", "due"},
     "note": {"queued", "fenced", "seen", "staged"},
