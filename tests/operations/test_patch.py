@@ -232,7 +232,7 @@ def test_what_it_does_not_apply_to_is_left_alone_as_the_preview_says() -> None:
 
 
 def test_of_many_messages_some_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_preview, "_ACCEPTED", change_preview._ACCEPTED.replace("LIMIT 1000", "LIMIT 2"))
+    monkeypatch.setattr(change_preview, "MAX_TRIED", 2)
     ids = [take_order() for _ in range(3)]
     selection = get_selection(freeze(ids=ids, principal=SYSTEM), principal=SYSTEM)
     foreseen = preview(selection, PATCH, principal=SYSTEM, params=EURO)

@@ -69,6 +69,18 @@ def raw(text: str, parameters: Iterable[Any] = ()) -> Sql:
     return _set(object.__new__(Sql), text, parameters)
 
 
+def named(text: str, /, **parts: Sql | float) -> Sql:
+    """Return a text that takes its parameters by name, as do its parts, which stand in place of its braces.
+
+    For statements that are made once, and executed with the values of each call: `cursor.execute(str(_MOVE), values)`.
+    Nothing of the text changes but its braces: a `%` is written twice.
+
+    >>> str(named("SELECT id FROM message WHERE {on} AND tags = '{{}}'", on=raw("id = ANY(%(ids)s)")))
+    "SELECT id FROM message WHERE id = ANY(%(ids)s) AND tags = '{}'"
+    """
+    return raw(text.format_map(parts))
+
+
 def _set(sql: Sql, text: str, parameters: Iterable[Any]) -> Sql:
     object.__setattr__(sql, "text", text)
     object.__setattr__(sql, "parameters", tuple(parameters))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from poisonadmin.core.queries.sql import EMPTY, named, raw
 from poisonadmin.decisions.operations.domain.actions import ACTIONS, DELIVERING, OperationAction
 from poisonadmin.decisions.queries import refusals
 from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, move, stay
@@ -22,13 +23,18 @@ _CHOSEN = """
 _TARGETS = """
 SELECT DISTINCT back.id FROM message {join} WHERE message.id = ANY(%(ids)s) AND message.state = '{start}'
 """
-_TARGET = ", back.id AS return_id, lane.id AS return_lane_id, envelope.expires_at AS expiry"
-_LANE = """
+_READ = """
+SELECT message.id, state, attempt_number, back.name, back.id, candidate, {is_handed_back}, message.operation_id,
+       {refusal}
+FROM message {joins} WHERE message.id = ANY(%(ids)s) ORDER BY message.id
+"""
+_TARGET = raw(", back.id AS return_id, lane.id AS return_lane_id, envelope.expires_at AS expiry")
+_LANE = raw("""
          JOIN lane ON lane.address_id = back.id AND lane.conversation_id IS NULL
               AND lane.is_isolation = (message.id = ANY(%(alone)s))
               AND lane.operation_id IS NOT DISTINCT FROM
                   CASE WHEN NOT (back.is_ordered OR message.id = ANY(%(alone)s)) THEN %(lanes)s::bigint END
-"""
+""")
 _HOPS = """hops AS (
     INSERT INTO hop (message_id, from_address, to_address, reason, by)
     SELECT changed.id, was.name, back.name, '{event}', %(actor)s
@@ -43,7 +49,8 @@ class DecisionStatement:
 
     It needs ids, until, operation, actor and note, visible and what `refusals.values` says, and where it `delivers`
     candidates, alone, cleared and lanes.
-    `targets`: a query for the addresses that messages in the state would be sent to, where it delivers.
+    `targets`: a query for the addresses that messages in the state would be sent to, where it delivers. `read`: what a
+    decision has to know of locked messages, and why it leaves them alone.
     `admits`: what keeps the messages from being delivered is taken away first. `is_quick`: most messages need no more
     than the statement.
     """
@@ -51,11 +58,15 @@ class DecisionStatement:
     event: Event
     statement: str
     targets: str
-    refusal: str
-    joins: str
+    read: str
     delivers: bool
     admits: bool
     is_quick: bool
+
+
+def _read(key: OperationAction) -> str:
+    parts = {"joins": refusals.joins(key), "refusal": refusals.REFUSALS[key]}
+    return str(named(_READ, is_handed_back=refusals.IS_HANDED_BACK, **parts))
 
 
 def _decision(
@@ -71,15 +82,15 @@ def _decision(
     assert action.start is not None
     recorded_event = event or action.event
     delivers = key in DELIVERING and to is State.TBDL
-    asks = ""
-    if delivers:
-        asks = " AND (NOT message.candidate OR message.id = ANY(%(candidates)s))"
+    asks = raw(" AND (NOT message.candidate OR message.id = ANY(%(candidates)s))") if delivers else EMPTY
     if key in DELIVERING and key is not OperationAction.REDIRECT:
-        asks += f" AND {'NOT ' if delivers else ''}{refusals.IS_HANDED_BACK}"
-    chosen = _CHOSEN.format(
-        more=_TARGET if delivers else "",
-        joins=(refusals.joins_of_delivery(key) if key in DELIVERING else "") + (_LANE if delivers else ""),
-        start=action.start,
+        asks += raw("AND NOT" if delivers else " AND") + refusals.IS_HANDED_BACK
+    start = raw(action.start)
+    chosen = named(
+        _CHOSEN,
+        more=_TARGET if delivers else EMPTY,
+        joins=(refusals.joins_of_delivery(key) if key in DELIVERING else EMPTY) + (_LANE if delivers else EMPTY),
+        start=start,
         refusal=refusals.REFUSALS[key],
         asks=asks,
     )
@@ -87,15 +98,12 @@ def _decision(
         action.start,
         recorded_event,
         to,
-        chosen=ChosenRows(
-            chosen,
-            is_as_read=True,
-        ),
+        chosen=ChosenRows(str(chosen), is_as_read=True),
         reason=reason,
         sets=sets,
         parts=StatementParts(
             shows=("message.lane_id", "message.due_at"),
-            beside=_HOPS.format(event=recorded_event) if delivers else "",
+            beside=str(named(_HOPS, event=raw(recorded_event))) if delivers else "",
             is_decision=True,
             then="SELECT lane_id, min(due_at), array_agg(id) FROM changed GROUP BY lane_id",
         ),
@@ -103,9 +111,8 @@ def _decision(
     return DecisionStatement(
         recorded_event,
         statement,
-        _TARGETS.format(join=refusals.target_join(key), start=action.start),
-        refusals.REFUSALS[key],
-        refusals.joins(key),
+        str(named(_TARGETS, join=refusals.target_join(key), start=start)),
+        _read(key),
         delivers=delivers,
         admits=key in DELIVERING and key is not OperationAction.REDIRECT,
         is_quick=key is not OperationAction.PATCH,
@@ -128,7 +135,7 @@ _APPROVE = _decision(OperationAction.APPROVE, State.TBDL, sets=_DELIVERED_AGAIN)
 _PATCH = _decision(OperationAction.PATCH, State.TBDL, sets=_DELIVERED_AGAIN)
 _RETURN = _decision(OperationAction.RETURN, State.TBDL, sets=_DELIVERED_AGAIN)
 # Once it is off the list, it is approved.
-_RELEASE = replace(_APPROVE, refusal=refusals.REFUSALS[OperationAction.RELEASE], is_quick=False)
+_RELEASE = replace(_APPROVE, read=_read(OperationAction.RELEASE), is_quick=False)
 HAND_BACK = _decision(
     OperationAction.APPROVE,
     State.DLVD,
@@ -195,8 +202,7 @@ DECISIONS: dict[OperationAction, DecisionStatement] = {
         Event.ASSIGNED,
         _ASSIGN,
         "",
-        refusals.REFUSALS[OperationAction.ASSIGN],
-        refusals.joins(OperationAction.ASSIGN),
+        _read(OperationAction.ASSIGN),
         delivers=False,
         admits=False,
         is_quick=False,

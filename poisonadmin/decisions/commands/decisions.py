@@ -106,14 +106,9 @@ class _ChangedLane(NamedTuple):
     ids: list[int]
 
 
-# Two statements: what the lock waited for may have moved the message, and a join in the locking statement would then
-# lose the row.
+# Another statement reads them: what the lock waited for may have moved the message, and a join in the locking statement
+# would then lose the row.
 _LOCK = "SELECT FROM message WHERE id = ANY(%(ids)s) ORDER BY id FOR UPDATE"
-_READ = """
-SELECT message.id, state, attempt_number, back.name, back.id, candidate, {is_handed_back}, message.operation_id,
-       {refusal}
-FROM message {joins} WHERE message.id = ANY(%(ids)s) ORDER BY message.id
-"""
 
 
 def decide(
@@ -261,8 +256,7 @@ def _lock(
     if not ids:
         return {}
     cursor.execute(_LOCK, {"ids": list(ids)})
-    parts = {"is_handed_back": refusals.IS_HANDED_BACK, "joins": decision.joins, "refusal": decision.refusal}
-    cursor.execute(_READ.format(**parts), {"ids": list(ids), **values})
+    cursor.execute(decision.read, {"ids": list(ids), **values})
     return {row[0]: _Locked(*row) for row in cursor.fetchall()}
 
 

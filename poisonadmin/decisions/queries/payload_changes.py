@@ -13,6 +13,7 @@ from jsonpointer import JsonPointerException, resolve_pointer
 from poisonadmin.core.domain import strict_json
 from poisonadmin.core.domain.strict_json import InvalidJson, Number
 from poisonadmin.core.queries.rows import fetch_rows
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.queries import refusals
 from poisonadmin.decisions.queries.refusals import OVERSIZED
@@ -74,17 +75,18 @@ class Changeable:
     most_bytes: int
 
 
-_READ = f"""
+_READ = """
 SELECT message.id, address.name, envelope.content_type, envelope.payload_bytes,
-       CASE WHEN envelope.payload_bytes <= {MAX_PATCHED_BYTES} THEN body.payload END, body.headers,
+       CASE WHEN envelope.payload_bytes <= {most} THEN body.payload END, body.headers,
        body.transport, back.name, back.max_payload_bytes
-FROM message {refusals.joins(OperationAction.PATCH)} JOIN body ON body.id = message.id
-WHERE message.id = ANY(%s) ORDER BY message.id
-"""  # noqa: S608  (fragments are constants)
+FROM message {joins} JOIN body ON body.id = message.id
+WHERE message.id = ANY({ids}) ORDER BY message.id
+"""
 
 
 def read(ids: Sequence[int]) -> list[Changeable]:
     """Return the messages with what they hold, all of it in memory."""
+    read = Sql(_READ, most=MAX_PATCHED_BYTES, joins=refusals.joins(OperationAction.PATCH), ids=list(ids))
     return [
         Changeable(
             message_id,
@@ -95,9 +97,7 @@ def read(ids: Sequence[int]) -> list[Changeable]:
             target,
             most,
         )
-        for message_id, address, content_type, size, payload, headers, transport, target, most in fetch_rows(
-            _READ, [list(ids)]
-        )
+        for message_id, address, content_type, size, payload, headers, transport, target, most in fetch_rows(read)
     ]
 
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from poisonadmin.core.domain.access import OutOfScope, Principal
+from poisonadmin.core.queries.sql import EMPTY, Sql, join, named, raw
 from poisonadmin.decisions.operations.domain.actions import ACTIONS, OperationAction
 from poisonadmin.groups.domain.annotations import MAX_TAGS_OF_A_MESSAGE
-from poisonadmin.messages.domain.outcome import Outcome
-from poisonadmin.messages.domain.states import Reason, State
+from poisonadmin.messages.domain.states import State
 from poisonadmin.policies.queries.index import policy_index
 from poisonadmin.search.queries.owners import account_id
 
@@ -31,12 +31,12 @@ PAYLOAD_REMOVED = "payload_removed"
 # Those that are about the address to which the message would go.
 OF_TARGET = frozenset({NO_DESTINATION, OVERSIZED, LISTED, CONVERSATION_ENDED})
 
-_ENVELOPE = "JOIN envelope ON envelope.id = message.id"
-_ADDRESS = "JOIN address ON address.id = message.address_id"
+_ENVELOPE = raw("JOIN envelope ON envelope.id = message.id")
+_ADDRESS = raw("JOIN address ON address.id = message.address_id")
 # `back`: the return address, to which an approval sends a message.
-RETURN_ADDRESS = "JOIN address AS back ON back.id = coalesce(message.original_address_id, message.address_id)"
+RETURN_ADDRESS = raw("JOIN address AS back ON back.id = coalesce(message.original_address_id, message.address_id)")
 # Where a redirected message goes. An address that no message has named yet is as its policy will make it.
-_TARGET = """
+_TARGET = raw("""
 JOIN (
     SELECT id, name, destination_id, max_payload_bytes, status FROM address WHERE name = %(target)s
     UNION ALL
@@ -44,29 +44,30 @@ JOIN (
            'ON'
     WHERE NOT EXISTS (SELECT FROM address WHERE name = %(target)s)
 ) AS back ON TRUE
-"""
-_ASSIGNED = """
+""")
+_ASSIGNED = raw("""
 LEFT JOIN message_owner AS own ON own.message_id = message.id
 LEFT JOIN message_tag AS tagged ON tagged.message_id = message.id
-"""
+""")
 # An approval hands it back to the consumers that reported it, since its address delivers nowhere.
-IS_HANDED_BACK = f"(message.reason IS NOT DISTINCT FROM '{Reason.LISTED}' AND back.destination_id IS NULL)"
+IS_HANDED_BACK = raw("(message.reason IS NOT DISTINCT FROM 'listed' AND back.destination_id IS NULL)")
 
 
-def joins(action: OperationAction) -> str:
+def joins(action: OperationAction) -> Sql:
     """Return what `message` is joined with: its `address`, its `envelope`, and `back`, where it would go."""
-    more = _ASSIGNED if action is OperationAction.ASSIGN else ""
-    return f"{_ADDRESS} {_ENVELOPE} {_TARGET if action is OperationAction.REDIRECT else RETURN_ADDRESS} {more}"
+    back = _TARGET if action is OperationAction.REDIRECT else RETURN_ADDRESS
+    return _ADDRESS + _ENVELOPE + back + (_ASSIGNED if action is OperationAction.ASSIGN else EMPTY)
 
 
-def joins_of_delivery(action: OperationAction) -> str:
+def joins_of_delivery(action: OperationAction) -> Sql:
     """Return what an action that delivers needs of `joins` to be carried out: each costs a search a message."""
-    return f"{_ENVELOPE} {target_join(action)}"
+    return _ENVELOPE + target_join(action)
 
 
-def target_join(action: OperationAction) -> str:
+def target_join(action: OperationAction) -> Sql:
     """Return the join with `back`, where an action sends messages to; it must exist."""
-    return "JOIN address AS back ON back.name = %(target)s" if action is OperationAction.REDIRECT else RETURN_ADDRESS
+    is_redirect = action is OperationAction.REDIRECT
+    return raw("JOIN address AS back ON back.name = %(target)s") if is_redirect else RETURN_ADDRESS
 
 
 def values(action: OperationAction, params: Mapping[str, Any], principal: Principal) -> dict[str, Any]:
@@ -98,68 +99,83 @@ def _assignment(params: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _refusal(starts: Sequence[State], *conditions: tuple[str, str], goes_back: bool = False) -> str:
+def _refusal(starts: Sequence[State], *conditions: tuple[Sql, str], goes_back: bool = False) -> Sql:
     """Return the expression; `conditions`: what else keeps a message in `starts` from being changed, and its code."""
     seen = "message.address_id = ANY(%(visible)s::bigint[])"
     if goes_back:
         seen += " AND back.id = ANY(%(visible)s::bigint[])"
-    cases = "".join(f"\n     WHEN {condition} THEN '{code}'" for condition, code in conditions)
-    return f"""
-CASE WHEN %(visible)s::bigint[] IS NOT NULL AND NOT ({seen}) THEN '{NOT_FOUND}'
-     WHEN message.state NOT IN ({", ".join(f"'{one}'" for one in starts)}) THEN message.state{cases} END
-"""
+    return named(
+        """
+CASE WHEN %(visible)s::bigint[] IS NOT NULL AND NOT ({seen}) THEN 'not_found'
+     WHEN message.state NOT IN ({starts}) THEN message.state {cases} END
+""",
+        seen=raw(seen),
+        starts=raw(", ".join(f"'{one}'" for one in starts)),
+        cases=join("\n     ", (named("WHEN {it} THEN '{code}'", it=it, code=raw(code)) for it, code in conditions)),
+    )
 
 
-_DELIVERS_NOWHERE = ("back.destination_id IS NULL", NO_DESTINATION)
-_IS_TOO_LARGE = ("envelope.payload_bytes > back.max_payload_bytes", OVERSIZED)
+_DELIVERS_NOWHERE = (raw("back.destination_id IS NULL"), NO_DESTINATION)
+_IS_TOO_LARGE = (raw("envelope.payload_bytes > back.max_payload_bytes"), OVERSIZED)
 # A policy had it removed (archive/commands/payloads.py): it is never delivered without.
-_HAS_NO_PAYLOAD = ("EXISTS (SELECT FROM removed_payload AS gone WHERE gone.message_id = message.id)", PAYLOAD_REMOVED)
+_HAS_NO_PAYLOAD = (
+    raw("EXISTS (SELECT FROM removed_payload AS gone WHERE gone.message_id = message.id)"),
+    PAYLOAD_REMOVED,
+)
 _IS_LISTED = (
-    """EXISTS (SELECT FROM poison_entry AS entry WHERE entry.source = back.name AND entry.is_listed
-                     AND entry.bookmark = coalesce(envelope.bookmark, envelope.message_id))""",
+    raw("""EXISTS (SELECT FROM poison_entry AS entry WHERE entry.source = back.name AND entry.is_listed
+                     AND entry.bookmark = coalesce(envelope.bookmark, envelope.message_id))"""),
     LISTED,
 )
 _HAS_ENDED = (
-    """EXISTS (SELECT FROM conversation WHERE conversation.address_id = back.id AND ended_at IS NOT NULL
-                     AND conversation.conversation_id = envelope.conversation_id)""",
+    raw("""EXISTS (SELECT FROM conversation WHERE conversation.address_id = back.id AND ended_at IS NOT NULL
+                     AND conversation.conversation_id = envelope.conversation_id)"""),
     CONVERSATION_ENDED,
 )
 
 # Neither was it stopped for its bookmark, nor is an entry for it in force where it is.
-_IS_ON_NO_LIST = f"""message.reason IS DISTINCT FROM '{Reason.LISTED}'
+_IS_ON_NO_LIST = (
+    raw("""message.reason IS DISTINCT FROM 'listed'
           AND NOT EXISTS (SELECT FROM poison_entry AS entry WHERE entry.message_id = message.id AND entry.is_listed)
           AND NOT EXISTS (SELECT FROM poison_entry AS entry WHERE entry.source = address.name AND entry.is_listed
-                          AND entry.bookmark = coalesce(envelope.bookmark, envelope.message_id))"""  # noqa: S608
-
-_NOT_APPROVED = (
-    (f"{_HAS_NO_PAYLOAD[0]} AND NOT {IS_HANDED_BACK}", PAYLOAD_REMOVED),
-    (f"{_DELIVERS_NOWHERE[0]} AND NOT {IS_HANDED_BACK}", NO_DESTINATION),
-    (f"{_IS_TOO_LARGE[0]} AND NOT {IS_HANDED_BACK}", OVERSIZED),
+                          AND entry.bookmark = coalesce(envelope.bookmark, envelope.message_id))"""),
+    NOT_LISTED,
+)
+_NOT_APPROVED = tuple(
+    (named("{one} AND NOT {handed_back}", one=condition, handed_back=IS_HANDED_BACK), code)
+    for condition, code in (_HAS_NO_PAYLOAD, _DELIVERS_NOWHERE, _IS_TOO_LARGE)
 )
 
-_HAS_NOW = "coalesce(tagged.tags, '{}')::text[]"
+_HAS_NOW = raw("coalesce(tagged.tags, '{}')::text[]")
 _NOT_ASSIGNED = (
-    ("%(owner)s::text IS NOT NULL AND %(owner_id)s::bigint IS NULL", NO_OWNER),
+    (raw("%(owner)s::text IS NOT NULL AND %(owner_id)s::bigint IS NULL"), NO_OWNER),
     (
-        f"""%(tags_added)s::text[] <> '{{}}' AND cardinality(ARRAY(
-          SELECT unnest({_HAS_NOW} || %(tags_added)s::text[]) EXCEPT SELECT unnest(%(tags_removed)s::text[])
-        )) > {MAX_TAGS_OF_A_MESSAGE}""",
+        named(
+            """%(tags_added)s::text[] <> '{{}}' AND cardinality(ARRAY(
+          SELECT unnest({has} || %(tags_added)s::text[]) EXCEPT SELECT unnest(%(tags_removed)s::text[])
+        )) > {most}""",
+            has=_HAS_NOW,
+            most=MAX_TAGS_OF_A_MESSAGE,
+        ),
         TOO_MANY_TAGS,
     ),
     (
-        f"""NOT (%(sets_owner)s AND own.owner_id IS DISTINCT FROM %(owner_id)s::bigint)
-          AND {_HAS_NOW} @> %(tags_added)s::text[] AND NOT {_HAS_NOW} && %(tags_removed)s::text[]""",
+        named(
+            """NOT (%(sets_owner)s AND own.owner_id IS DISTINCT FROM %(owner_id)s::bigint)
+          AND {has} @> %(tags_added)s::text[] AND NOT {has} && %(tags_removed)s::text[]""",
+            has=_HAS_NOW,
+        ),
         UNCHANGED,
     ),
 )
 _NDLV = (State.NDLV,)
 
-REFUSALS: dict[OperationAction, str] = {action.key: _refusal(action.starts) for action in ACTIONS.values()} | {
+REFUSALS: dict[OperationAction, Sql] = {action.key: _refusal(action.starts) for action in ACTIONS.values()} | {
     OperationAction.APPROVE: _refusal(_NDLV, *_NOT_APPROVED, goes_back=True),
-    OperationAction.RELEASE: _refusal(_NDLV, (_IS_ON_NO_LIST, NOT_LISTED), *_NOT_APPROVED, goes_back=True),
+    OperationAction.RELEASE: _refusal(_NDLV, _IS_ON_NO_LIST, *_NOT_APPROVED, goes_back=True),
     OperationAction.RETURN: _refusal(
         _NDLV,
-        ("back.id = message.address_id", NOT_MOVED),
+        (raw("back.id = message.address_id"), NOT_MOVED),
         _HAS_NO_PAYLOAD,
         _DELIVERS_NOWHERE,
         _IS_TOO_LARGE,
@@ -175,6 +191,6 @@ REFUSALS: dict[OperationAction, str] = {action.key: _refusal(action.starts) for 
 
 # A message `m` may have crashed its consumer whatever it is NDLV for, also where its policy counts no crashes but as
 # failures, and a consumer elsewhere may have reported that (SAP-p).
-CRASHED_NOTHING = f"""m.reason IS DISTINCT FROM '{Reason.BLACKLISTED}' AND m.crash_count = 0
- AND NOT EXISTS (SELECT FROM attempt WHERE attempt.message_id = m.id AND outcome = '{Outcome.CRASHED}')
- AND NOT EXISTS (SELECT FROM poison_entry WHERE poison_entry.message_id = m.id AND crashes > 0)"""  # noqa: S608  (fragments are constants)
+CRASHED_NOTHING = raw("""m.reason IS DISTINCT FROM 'blacklisted' AND m.crash_count = 0
+ AND NOT EXISTS (SELECT FROM attempt WHERE attempt.message_id = m.id AND outcome = 'crashed')
+ AND NOT EXISTS (SELECT FROM poison_entry WHERE poison_entry.message_id = m.id AND crashes > 0)""")

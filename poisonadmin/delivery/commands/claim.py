@@ -18,6 +18,7 @@ from django.db.backends.utils import CursorWrapper
 from poisonadmin.core.commands.locks import try_lock
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.core.queries.sql import named, raw
 from poisonadmin.delivery.commands import ordered_conversations
 from poisonadmin.delivery.commands.capacities import capacities
 from poisonadmin.delivery.domain.claim_plan import (
@@ -104,10 +105,12 @@ VALUES (now() + %(lease)s * interval '1 s', %(shards)s, 0, %(job)s, %(isolation)
 """
 
 # A message's place among the ids gives its shard and its slot: so the update needs no join, and walks the index once.
-_PLACE = "width_bucket(message.id, (SELECT ids FROM dealt))"
+_PLACE = raw("width_bucket(message.id, (SELECT ids FROM dealt))")
 # As delivery/domain/slots.py says.
-_FIRST_SLOT = f"now() + {LEAD_SECONDS} * interval '1 s'"
-_END_OF_SLOTS = f"GREATEST(max(start_at + distance), min(start_at) + {LEAST_SPAN_SECONDS} * interval '1 s')"
+_FIRST_SLOT = named("now() + {lead} * interval '1 s'", lead=LEAD_SECONDS)
+_END_OF_SLOTS = named(
+    "GREATEST(max(start_at + distance), min(start_at) + {span} * interval '1 s')", span=LEAST_SPAN_SECONDS
+)
 
 # The lanes that may give something, and how much.
 _CAPS = """caps AS (
@@ -143,15 +146,19 @@ _PICKED = """picked AS (
     ) AS due
 )"""
 # Their shards, and their slots where there is a rate.
-_PLACED = f"""placed AS MATERIALIZED (
+_PLACED = named(
+    """placed AS MATERIALIZED (
     SELECT id, destination_id, place, pace,
            (first_shard + CASE WHEN pace IS NULL THEN coalesce(run, place) %% shards ELSE 0 END) %% %(shards)s AS shard,
            CASE WHEN pace IS NOT NULL OR rate IS NOT NULL THEN
-               GREATEST(own.next_slot, CASE WHEN rate IS NOT NULL THEN picked.next_slot END, {_FIRST_SLOT})
-               + place * {1 + SLACK_SECONDS} / LEAST(rate, own.rate_per_second) * interval '1 s' END AS start_at,
-           {1 + SLACK_SECONDS} / LEAST(rate, own.rate_per_second) * interval '1 s' AS distance
+               GREATEST(own.next_slot, CASE WHEN rate IS NOT NULL THEN picked.next_slot END, {first_slot})
+               + place * {second} / LEAST(rate, own.rate_per_second) * interval '1 s' END AS start_at,
+           {second} / LEAST(rate, own.rate_per_second) * interval '1 s' AS distance
     FROM picked LEFT JOIN operation_pace AS own ON own.operation_id = pace
-)"""  # noqa: S608  (no input)
+)""",
+    first_slot=_FIRST_SLOT,
+    second=1 + SLACK_SECONDS,
+)
 # The same as arrays, by message id.
 _DEALT = """dealt AS (
     SELECT array_agg(id ORDER BY id) AS ids, array_agg(shard ORDER BY id) AS shards,
@@ -171,17 +178,23 @@ _SHARDS = """shards AS (
          USING (shard)
 )"""
 # Where the slots of destinations go on.
-_SLOTS = f"""slots AS (
+_SLOTS = named(
+    """slots AS (
     UPDATE destination SET next_slot = used.until
-    FROM (SELECT destination_id, {_END_OF_SLOTS} AS until FROM placed GROUP BY 1) AS used
+    FROM (SELECT destination_id, {end} AS until FROM placed GROUP BY 1) AS used
     WHERE destination.id = used.destination_id AND max_rate_per_second IS NOT NULL
-)"""  # noqa: S608  (no input)
+)""",
+    end=_END_OF_SLOTS,
+)
 # Where the slots of operations go on.
-_PACED = f"""paced AS (
+_PACED = named(
+    """paced AS (
     UPDATE operation_pace AS own SET next_slot = used.until
-    FROM (SELECT pace, {_END_OF_SLOTS} AS until FROM placed WHERE pace IS NOT NULL GROUP BY pace) AS used
+    FROM (SELECT pace, {end} AS until FROM placed WHERE pace IS NOT NULL GROUP BY pace) AS used
     WHERE own.operation_id = used.pace
-)"""  # noqa: S608  (no input)
+)""",
+    end=_END_OF_SLOTS,
+)
 
 _TAKE = move(
     State.TBDL,
@@ -195,8 +208,8 @@ _TAKE = move(
     sets={
         "attempt_number": "attempt_number + 1",
         "claim_id": "%(claim)s",
-        "shard": f"(SELECT shards FROM dealt)[{_PLACE}]",  # noqa: S608  (no input)
-        "start_at": f"NULLIF((SELECT starts FROM dealt)[{_PLACE}], 'infinity')",  # noqa: S608  (no input)
+        "shard": str(named("(SELECT shards FROM dealt)[{place}]", place=_PLACE)),
+        "start_at": str(named("NULLIF((SELECT starts FROM dealt)[{place}], 'infinity')", place=_PLACE)),
     },
     parts=StatementParts(
         beside=f"{_USED}, {_SHARDS}, {_SLOTS}, {_PACED}", then="SELECT shard, destination_id, n FROM used"

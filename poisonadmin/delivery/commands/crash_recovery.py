@@ -13,6 +13,7 @@ from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.core.queries.sql import Sql, join, named, names, raw
 from poisonadmin.delivery.domain.lease import LEASE_SECONDS
 from poisonadmin.delivery.domain.lost_node import HeldFor
 from poisonadmin.groups.domain.failures import Failure, fingerprint, title
@@ -20,12 +21,12 @@ from poisonadmin.groups.domain.failures import Failure, fingerprint, title
 # A FROM clause with `taken` (claim_id, shard, message_id) and `message`. Claims are few and name their messages, so
 # that no index has to change with a state. OFFSET 0 is a fence: to the planner, whose statistics are older than any
 # claim, hardly a message is DLNG, and it would read the table and compare each of its rows with each that was taken.
-IN_FLIGHT = """
+IN_FLIGHT = raw("""
 (SELECT claim.id AS claim_id, claim_shard.shard, unnest(claim_shard.message_ids) AS message_id
  FROM claim JOIN claim_shard ON claim_shard.claim_id = claim.id WHERE claim.is_open) AS taken CROSS JOIN LATERAL (
     SELECT * FROM message WHERE id = taken.message_id AND claim_id = taken.claim_id AND state = 'DLNG' OFFSET 0
 ) AS message
-"""
+""")
 
 
 @dataclass(frozen=True)
@@ -53,32 +54,37 @@ class Journals(Protocol):
         """Return the nodes that have journals here."""
 
 
-_LOST = f"""
+_LOST = """
 SELECT id, name, claim_id, shard, journals, host <> %(host)s AS is_given_up FROM node
 WHERE "end" = 'lost' AND journals IS NOT NULL
-  AND (host = %(host)s OR ended_at < now() - interval '{LEASE_SECONDS} s')
+  AND (host = %(host)s OR ended_at < now() - %(lease)s * interval '1 s')
 ORDER BY id
-"""  # noqa: S608  (a number of ours)
+"""
 
-_HELD = f"""
-SELECT message.id, destination_id, destination.owner FROM {IN_FLIGHT} JOIN address ON address.id = message.address_id
+_HELD_BY_SHARD = named(
+    """
+{in_flight} JOIN address ON address.id = message.address_id
      JOIN destination ON destination.id = address.destination_id
 WHERE taken.claim_id = %(claim)s AND taken.shard = %(shard)s
-"""  # noqa: S608  (fragments are constants)
+""",
+    in_flight=IN_FLIGHT,
+)
+_HELD = named("SELECT message.id, destination_id, destination.owner FROM {held}", held=_HELD_BY_SHARD)
 
 # A candidate had begun from its start mark on.
-_SUSPECT = f"""
+_SUSPECT = named(
+    """
 INSERT INTO attempt (message_id, attempt_number, claim_id, shard, destination_id, finished_at, outcome, error_class,
                      error_message, fingerprint, title)
 SELECT message.id, message.attempt_number, taken.claim_id, taken.shard, destination_id, now(), 'node_lost', 'NodeLost',
        %(words)s, %(fingerprint)s, %(title)s
-FROM {IN_FLIGHT} JOIN address ON address.id = message.address_id
-     JOIN destination ON destination.id = address.destination_id
-WHERE taken.claim_id = %(claim)s AND taken.shard = %(shard)s
+FROM {held}
   AND (address.blame = 'all_in_flight' OR destination.kind = 'handler' AND (
        %(all)s OR message.id = (SELECT start_mark FROM node WHERE id = %(node)s)))
 ON CONFLICT DO NOTHING
-"""  # noqa: S608  (fragments are constants)
+""",
+    held=_HELD_BY_SHARD,
+)
 
 _NEEDED = """
 SELECT id FROM node WHERE id = ANY(%(nodes)s) AND (ended_at IS NULL OR "end" = 'lost' AND journals IS NOT NULL)
@@ -91,10 +97,10 @@ def search_lost_nodes(host: str, journals: Journals) -> int:
 
     Settle afterwards.
     """
-    lost = fetch_rows(_LOST, {"host": host})
+    lost = fetch_rows(_LOST, {"host": host, "lease": LEASE_SECONDS})
     for node_id, name, claim_id, shard, directory, is_given_up in lost:
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(_HELD, {"claim": claim_id, "shard": shard})
+            cursor.execute(str(_HELD), {"claim": claim_id, "shard": shard})
             held = {message_id: HeldFor(*place) for message_id, *place in cursor.fetchall()}
             node = LostNode(node_id, name, claim_id, shard, directory, held)
             rows = None if is_given_up else journals.read(node)
@@ -116,12 +122,9 @@ def sweep_journals(journals: Journals) -> int:
 
 def _write(cursor: CursorWrapper, rows: Sequence[Mapping[str, Any]]) -> None:
     for row in rows:
-        columns = ", ".join(row)
-        places = ", ".join(f"%({column})s" for column in row)
-        cursor.execute(
-            f"INSERT INTO attempt ({columns}) VALUES ({places}) ON CONFLICT DO NOTHING",  # noqa: S608  (our columns)
-            row,
-        )
+        values = join(", ", (Sql("{value}", value=value) for value in row.values()))
+        insert = "INSERT INTO attempt ({columns}) VALUES ({values}) ON CONFLICT DO NOTHING"
+        cursor.execute(*Sql(insert, columns=names(row), values=values))
 
 
 def suspect_held(
@@ -135,7 +138,7 @@ def suspect_held(
     """
     failure = Failure("NodeLost", f"The node {name} was lost while it held this message.")
     cursor.execute(
-        _SUSPECT,
+        str(_SUSPECT),
         {
             "node": node_id,
             "claim": shard[0],

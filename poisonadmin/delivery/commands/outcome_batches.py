@@ -2,6 +2,8 @@
 
 from django.db.backends.utils import CursorWrapper
 
+from poisonadmin.core.queries.sql import raw
+
 MESSAGES_A_TRANSACTION = 5_000
 
 # Taken oldest first, so that counts which go over several messages are counted in the order of their attempts.
@@ -22,11 +24,11 @@ SELECT * FROM (SELECT unnest(message_ids) AS id, unnest(delivered) AS attempt_nu
 
 # An element of FROM: each of their other messages once. A message may be in two batches: written by a node that was
 # taken for dead, and by whoever took it for dead.
-NOT_DELIVERED = """
+NOT_DELIVERED = raw("""
 (SELECT DISTINCT message_id
  FROM (SELECT unnest(message_ids) AS message_id, unnest(delivered) AS attempt_number
        FROM outcome_batch WHERE id = ANY(%(batches)s)) AS written WHERE attempt_number IS NULL) AS answered
-"""
+""")
 
 
 def take_batches(cursor: CursorWrapper, claim_id: int, messages: int = MESSAGES_A_TRANSACTION) -> tuple[list[int], int]:

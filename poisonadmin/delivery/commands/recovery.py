@@ -7,48 +7,64 @@ heartbeat is old, or when its lease has run out.
 from django.db import connection, transaction
 
 from poisonadmin.core.domain.locks import Lock, lock_key
+from poisonadmin.core.queries.sql import Sql, name, named
 from poisonadmin.delivery.commands import ordered_conversations
 from poisonadmin.delivery.commands.crash_recovery import suspect_held
 from poisonadmin.delivery.commands.settle import Settled, settle
 from poisonadmin.delivery.domain.lease import SILENT_SECONDS, SILENT_SECONDS_AFTER_RESTART
 
-_SILENT = f"""
-heartbeat_at < now() - CASE WHEN pg_postmaster_start_time() > now() - interval '{SILENT_SECONDS_AFTER_RESTART} s'
-                            THEN interval '{SILENT_SECONDS_AFTER_RESTART} s' ELSE interval '{SILENT_SECONDS} s' END
-"""
+
+def _is_gone(lock: Lock, key: str) -> Sql:
+    """Return the condition that the process which holds the lock of a row is silent, and its lock is free."""
+    return named(
+        """
+heartbeat_at < now() - CASE WHEN pg_postmaster_start_time() > now() - interval '{after_restart} s'
+                            THEN interval '{after_restart} s' ELSE interval '{silent} s' END
+AND NOT EXISTS (
+    SELECT FROM pg_locks
+    WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND classid = {lock} AND objid = {key} & {mask} AND granted)""",
+        after_restart=SILENT_SECONDS_AFTER_RESTART,
+        silent=SILENT_SECONDS,
+        lock=int(lock),
+        key=name(key),
+        mask=lock_key(-1),
+    )
 
 
-def _lock_is_free(lock: Lock, key: str) -> str:
-    return f"""NOT EXISTS (
-        SELECT FROM pg_locks
-        WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-          AND classid = {int(lock)} AND objid = {key} & {lock_key(-1)} AND granted)"""  # noqa: S608  (no input)
-
-
-_LOSE_NODES = f"""
+_LOSE_NODES = named(
+    """
 UPDATE node SET ended_at = now(), "end" = 'lost'
-WHERE ended_at IS NULL AND (lease_until < now() OR ({_SILENT} AND {_lock_is_free(Lock.NODE, "node.id")}))
+WHERE ended_at IS NULL AND (lease_until < now() OR ({is_gone}))
 RETURNING id, name, claim_id, shard, journals IS NOT NULL
-"""  # noqa: S608  (fragments are constants)
+""",
+    is_gone=_is_gone(Lock.NODE, "node.id"),
+)
 
 # A shard whose task never began, and whose job is gone: the row that we insert keeps a late task from delivering it.
-_FENCE_SHARDS = f"""
+_FENCE_SHARDS = named(
+    """
 INSERT INTO node (name, host, pid, claim_id, shard, lease_until, ended_at, "end")
 SELECT 'recover', '', 0, claim.id, claim_shard.shard, now(), now(), 'fenced'
 FROM claim JOIN claim_shard ON claim_shard.claim_id = claim.id
      LEFT JOIN run ON run.id = claim.job_id
 WHERE claim.is_open AND (claim.lease_until < now()
-                         OR (run.id IS NOT NULL AND (run.ended_at IS NOT NULL OR ({_SILENT} AND
-                         {_lock_is_free(Lock.RUN, "run.id")})))) ON CONFLICT (claim_id, shard) DO NOTHING
-"""  # noqa: S608  (fragments are constants)
+                         OR (run.id IS NOT NULL AND (run.ended_at IS NOT NULL OR ({is_gone}))))
+ON CONFLICT (claim_id, shard) DO NOTHING
+""",
+    is_gone=_is_gone(Lock.RUN, "run.id"),
+)
 
 # A requested run has a position, where another worker goes on.
-_LOSE_RUNS = f"""
+_LOSE_RUNS = named(
+    """
 UPDATE run SET state = CASE WHEN position IS NULL THEN 'failed' ELSE 'queued' END,
     error = CASE WHEN position IS NULL THEN 'its worker ended while it ran' ELSE error END,
     ended_at = CASE WHEN position IS NULL THEN now() END
-WHERE state = 'running' AND {_SILENT} AND {_lock_is_free(Lock.RUN, "run.id")}
-"""  # noqa: S608  (fragments are constants)
+WHERE state = 'running' AND {is_gone}
+""",
+    is_gone=_is_gone(Lock.RUN, "run.id"),
+)
 
 
 def recover() -> Settled:
@@ -58,15 +74,15 @@ def recover() -> Settled:
     """
     settled = settle()
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(_LOSE_NODES)
+        cursor.execute(*_LOSE_NODES)
         lost = cursor.fetchall()
-        for node_id, name, claim_id, shard, has_journals in lost:
+        for node_id, node_name, claim_id, shard, has_journals in lost:
             if not has_journals:  # else what its journals report is read first, by `search_lost_nodes`
-                suspect_held(cursor, node_id, name, (claim_id, shard))
+                suspect_held(cursor, node_id, node_name, (claim_id, shard))
         dead = len(lost)
-        cursor.execute(_FENCE_SHARDS)
+        cursor.execute(*_FENCE_SHARDS)
         dead += cursor.rowcount
-        cursor.execute(_LOSE_RUNS)
+        cursor.execute(*_LOSE_RUNS)
         if settled == Settled():  # else they were looked at
             ordered_conversations.refresh_head(cursor)
     return settled + settle() if dead else settled

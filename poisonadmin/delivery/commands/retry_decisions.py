@@ -8,6 +8,7 @@ from typing import NamedTuple
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands import audit
+from poisonadmin.core.queries.sql import join, named, raw
 from poisonadmin.delivery.commands.outcome_batches import NOT_DELIVERED
 from poisonadmin.messages.domain.outcome import Outcome
 from poisonadmin.messages.domain.states import Event
@@ -83,15 +84,18 @@ class Answered(NamedTuple):
 
 
 # Of the last eleven attempts, which ten redeliveries part; or of the wait that led to this attempt.
-_HOT = f"""
-    (SELECT count(*) > {IMMEDIATE_REDELIVERIES}
-            AND min(finished_at) > max(finished_at) - interval '{WITHIN_SECONDS} s'
+_IS_HOT = named(
+    """message.attempt_number > {most} AND (
+    (SELECT count(*) > {most} AND min(finished_at) > max(finished_at) - interval '{within} s'
      FROM (SELECT finished_at FROM attempt AS one WHERE one.message_id = message.id
-           ORDER BY attempt_number DESC LIMIT {IMMEDIATE_REDELIVERIES + 1}) AS latest)
+           ORDER BY attempt_number DESC LIMIT {most} + 1) AS latest)
     OR EXISTS (SELECT FROM attempt AS one
                WHERE one.message_id = message.id AND one.attempt_number = message.attempt_number - 1
-                 AND message.due_at >= one.finished_at + interval '{WAIT_MS} ms')
-"""  # noqa: S608  (numbers of ours)
+                 AND message.due_at >= one.finished_at + interval '{wait} ms'))""",
+    most=IMMEDIATE_REDELIVERIES,
+    within=WITHIN_SECONDS,
+    wait=WAIT_MS,
+)
 
 # For what of an `Answered` is not a column of the attempt itself.
 _EXPRESSIONS = {
@@ -105,17 +109,17 @@ _EXPRESSIONS = {
     "plain_lane_id": "coalesce(own.id, lane.id)",
     "conversation_id": "envelope.conversation_id",
     "is_alone": "(SELECT is_isolation FROM claim WHERE id = %(claim)s)",
-    "is_hot": f"message.attempt_number > {IMMEDIATE_REDELIVERIES} AND ({_HOT})",
+    "is_hot": str(_IS_HOT),
     "hops": """CASE WHEN %(rules)s OR outcome IN ('moved', 'ruled')
         THEN (SELECT count(*) FROM hop WHERE hop.message_id = message.id AND times IS NULL) ELSE 0 END""",
     "destination": "CASE WHEN %(rules)s THEN (SELECT name FROM destination WHERE id = attempt.destination_id) END",
     "tags": """CASE WHEN %(rules)s THEN
         coalesce((SELECT tags FROM message_tag WHERE message_id = message.id), '{}') END""",
 }
-_COLUMNS = ", ".join(f"{_EXPRESSIONS.get(name, f'attempt.{name}')} AS {name}" for name in Answered._fields)
-_ANSWERED = f"""
-SELECT decided.* FROM {NOT_DELIVERED} CROSS JOIN LATERAL (
-    SELECT {_COLUMNS}
+_ANSWERED = named(
+    """
+SELECT decided.* FROM {not_delivered} CROSS JOIN LATERAL (
+    SELECT {columns}
     FROM message
          JOIN attempt ON attempt.message_id = message.id AND attempt.attempt_number = message.attempt_number
          JOIN address ON address.id = message.address_id JOIN envelope ON envelope.id = message.id
@@ -126,7 +130,10 @@ SELECT decided.* FROM {NOT_DELIVERED} CROSS JOIN LATERAL (
       AND outcome <> 'delivered'
     FOR UPDATE OF message
 ) AS decided
-"""  # noqa: S608  (fragments are constants)
+""",
+    not_delivered=NOT_DELIVERED,
+    columns=join(", ", (raw(f"{_EXPRESSIONS.get(name, f'attempt.{name}')} AS {name}") for name in Answered._fields)),
+)
 
 
 def read_answered(
@@ -136,7 +143,7 @@ def read_answered(
 
     `for_rules`: also what only rules ask for.
     """
-    cursor.execute(_ANSWERED, {"claim": claim_id, "batches": batches, "rules": for_rules})
+    cursor.execute(str(_ANSWERED), {"claim": claim_id, "batches": batches, "rules": for_rules})
     return sorted((Answered(*row) for row in cursor.fetchall()), key=lambda one: (one.finished_at, one.id))
 
 

@@ -14,6 +14,7 @@ from django.db.backends.utils import CursorWrapper
 from poisonadmin.core.commands.locks import hold, try_lock
 from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.core.queries.sql import named, raw
 from poisonadmin.delivery.commands import breakers, ordered_conversations
 from poisonadmin.delivery.commands.outcome_batches import DELIVERED, delete_batches, has_batches, take_batches
 from poisonadmin.delivery.commands.settle_failures import settle_failures
@@ -37,17 +38,21 @@ class Settled:
 
 
 # A node that is lost waits until its journals are read: what a handler had begun was found there (R2).
-_HAS_ENDED = """
+_HAS_ENDED = raw("""
 node.ended_at IS NOT NULL AND node.settled_at IS NULL AND (node."end" <> 'lost' OR node.journals IS NULL)
-"""
+""")
 
 # It still delivers, and will not begin these.
-_RELEASES = "node.released IS NOT NULL AND node.ended_at IS NULL"
+_RELEASES = raw("node.released IS NOT NULL AND node.ended_at IS NULL")
 
-_UNSETTLED = f"""
-SELECT claim_id FROM outcome_batch UNION SELECT claim_id FROM node WHERE {_HAS_ENDED}
-UNION SELECT claim_id FROM node WHERE {_RELEASES} ORDER BY 1
-"""  # noqa: S608  (fragments are constants)
+_UNSETTLED = named(
+    """
+SELECT claim_id FROM outcome_batch UNION SELECT claim_id FROM node WHERE {has_ended}
+UNION SELECT claim_id FROM node WHERE {releases} ORDER BY 1
+""",
+    has_ended=_HAS_ENDED,
+    releases=_RELEASES,
+)
 
 _DELIVERED = move(
     State.DLNG,
@@ -72,21 +77,21 @@ _RETURNED = move(
     "chosen.event",
     State.TBDL,
     chosen=ChosenRows(
-        f"""
+        """
     SELECT message.* FROM leaving CROSS JOIN LATERAL unnest(leaving.message_ids) AS taken (message_id)
          CROSS JOIN LATERAL (
         SELECT id, address_id, lane_id, state, reason, group_id,
                CASE WHEN id = ANY(leaving.unanswered) OR leaving."end" = 'lost' AND NOT EXISTS (
                         SELECT FROM address JOIN destination ON destination.id = destination_id AND kind = 'handler'
                         WHERE address.id = message.address_id)
-                    THEN '{Event.OUTCOME_LOST}' ELSE '{Event.RELEASED}' END AS event
+                    THEN 'outcome_lost' ELSE 'released' END AS event
         FROM message
         WHERE id = taken.message_id AND claim_id = leaving.claim_id AND state = 'DLNG'
           AND NOT EXISTS (SELECT FROM attempt WHERE attempt.message_id = message.id
                                                 AND attempt.attempt_number = message.attempt_number)
         FOR UPDATE
     ) AS message
-""",  # noqa: S608  (fragments are constants)
+""",
         before="""leaving AS (
     SELECT node.*, CASE WHEN node.id = ANY(%(ended)s) THEN claim_shard.message_ids ELSE node.released END AS message_ids
     FROM node JOIN claim_shard USING (claim_id, shard) WHERE node.id = ANY(%(nodes)s)
@@ -99,9 +104,10 @@ _RETURNED = move(
     ),
 )
 
-_ENDED = f"SELECT node.id FROM node WHERE node.claim_id = %(claim)s AND {_HAS_ENDED}"  # noqa: S608
+_OF_CLAIM = "SELECT node.id FROM node WHERE node.claim_id = %(claim)s AND {which}"
+_ENDED = str(named(_OF_CLAIM, which=_HAS_ENDED))
 # Locked: it must not end meanwhile and be taken for one that has given everything back.
-_RELEASING = f"SELECT node.id FROM node WHERE node.claim_id = %(claim)s AND {_RELEASES} FOR NO KEY UPDATE"  # noqa: S608
+_RELEASING = str(named(_OF_CLAIM, which=_RELEASES + raw("FOR NO KEY UPDATE")))
 _RELEASED = "UPDATE node SET released = NULL WHERE id = ANY(%(nodes)s)"
 _IS_ANSWERED = "SELECT settled >= size FROM claim WHERE id = %(claim)s"
 _NODES_SETTLED = "UPDATE node SET settled_at = now() WHERE id = ANY(%(nodes)s)"

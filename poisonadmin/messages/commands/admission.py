@@ -12,6 +12,7 @@ from typing import Any
 
 from django.db.backends.utils import CursorWrapper
 
+from poisonadmin.core.queries.sql import join, named, raw
 from poisonadmin.messages.commands.oversize import reject_oversized
 from poisonadmin.messages.commands.poison_entries import listed_messages, release_for_messages
 from poisonadmin.messages.commands.transitions import StatementParts, move
@@ -22,55 +23,52 @@ SELECT EXISTS (SELECT FROM poison_entry WHERE is_listed), EXISTS (SELECT FROM co
 """
 
 # What `message` and `envelope` are joined with: the reason for which a message is refused.
-_LISTED = """
+_LISTED = raw("""
 JOIN address ON address.id = message.address_id
 JOIN poison_entry AS entry ON entry.source = address.name AND entry.is_listed
                           AND entry.bookmark = coalesce(envelope.bookmark, envelope.message_id)
-"""
-_ENDED = """
+""")
+_ENDED = raw("""
 JOIN conversation ON conversation.address_id = message.address_id
                  AND conversation.conversation_id = envelope.conversation_id AND conversation.ended_at IS NOT NULL
-"""
-
-
-def _chosen(refused_for: str, note: str) -> str:
-    return f"""
+""")
+_CHOSEN = """
     SELECT message.id, message.address_id, message.state, message.reason, message.group_id, {note} AS note
     FROM message JOIN envelope ON envelope.id = message.id {refused_for}
     WHERE message.id = ANY(%(ids)s) AND message.state = 'TBDL' ORDER BY message.id FOR UPDATE OF message SKIP LOCKED
-"""  # noqa: S608  (fragments are constants)
-
+"""
+_WITH_NOTE = StatementParts(shows=("chosen.note",), note="note")
 
 _LIST = move(
     State.TBDL,
     Event.LISTED,
     State.NDLV,
     reason=Reason.LISTED,
-    chosen=_chosen(_LISTED, "entry.why"),
-    parts=StatementParts(
-        shows=("chosen.note",),
-        note="note",
-    ),
+    chosen=str(named(_CHOSEN, refused_for=_LISTED, note=raw("entry.why"))),
+    parts=_WITH_NOTE,
 )
 _PARK = move(
     State.TBDL,
     Event.CONVERSATION_ENDED,
     State.NDLV,
     reason=Reason.CONVERSATION_ENDED,
-    chosen=_chosen(_ENDED, "'its conversation has ended'"),
-    parts=StatementParts(
-        shows=("chosen.note",),
-        note="note",
-    ),
+    chosen=str(named(_CHOSEN, refused_for=_ENDED, note=raw("'its conversation has ended'"))),
+    parts=_WITH_NOTE,
 )
 
-_OF_BATCH = f"""
-SELECT message.id FROM staged_message AS staged JOIN message USING (id) JOIN envelope USING (id) {_LISTED}
+_OF_BATCH = join(
+    " UNION ",
+    (
+        named(
+            """
+SELECT message.id FROM staged_message AS staged JOIN message USING (id) JOIN envelope USING (id) {refused_for}
 WHERE staged.batch = %(batch)s
-UNION
-SELECT message.id FROM staged_message AS staged JOIN message USING (id) JOIN envelope USING (id) {_ENDED}
-WHERE staged.batch = %(batch)s
-"""  # noqa: S608  (fragments are constants)
+""",
+            refused_for=refused_for,
+        )
+        for refused_for in (_LISTED, _ENDED)
+    ),
+)
 
 # An entry shows one of the messages that it has stopped.
 _LINK = """
@@ -92,20 +90,23 @@ FROM message JOIN envelope USING (id) JOIN envelope AS its ON its.bookmark = env
 WHERE message.id = ANY(%(ids)s)
 """
 
-_ENDED_BEFORE = """
+_ENDED_BEFORE = raw("""
 FROM message JOIN envelope USING (id) JOIN conversation
      ON conversation.address_id = coalesce(message.original_address_id, message.address_id)
         AND conversation.conversation_id = envelope.conversation_id
 WHERE message.id = ANY(%(ids)s) AND ended_at IS NOT NULL
-"""
-_OF_ENDED = f"SELECT message.id {_ENDED_BEFORE}"
-_REOPEN = f"""
+""")
+_OF_ENDED = named("SELECT message.id {ended}", ended=_ENDED_BEFORE)
+_REOPEN = named(
+    """
 DELETE FROM conversation USING (
     SELECT conversation.address_id, conversation.conversation_id
-    {_ENDED_BEFORE} ORDER BY 1, 2 FOR UPDATE OF conversation
+    {ended} ORDER BY 1, 2 FOR UPDATE OF conversation
 ) AS ended
 WHERE conversation.address_id = ended.address_id AND conversation.conversation_id = ended.conversation_id
-"""  # noqa: S608  (fragments are constants)
+""",
+    ended=_ENDED_BEFORE,
+)
 
 
 def refuse_inadmissible(cursor: CursorWrapper, message_ids: Sequence[int], *, actor: str = "system") -> int:
@@ -147,7 +148,7 @@ def refuse_of_batch(cursor: CursorWrapper, batch: str, *, actor: str) -> int:
     cursor.execute(_IS_USED)
     if not any(cursor.fetchone()):
         return 0
-    cursor.execute(_OF_BATCH, {"batch": batch})
+    cursor.execute(str(_OF_BATCH), {"batch": batch})
     return refuse_excluded(cursor, [row[0] for row in cursor.fetchall()], actor=actor)
 
 
@@ -157,7 +158,7 @@ def kept_out(cursor: CursorWrapper, message_ids: Sequence[int]) -> set[int]:
     is_listing, has_ended = cursor.fetchone()
     found = listed_messages(cursor, message_ids) if is_listing else set()
     if has_ended:
-        cursor.execute(_OF_ENDED, {"ids": list(message_ids)})
+        cursor.execute(str(_OF_ENDED), {"ids": list(message_ids)})
         found |= {row[0] for row in cursor.fetchall()}
     return found
 
@@ -166,4 +167,4 @@ def admit_again(cursor: CursorWrapper, message_ids: Sequence[int], *, actor: str
     """Take away what keeps messages from being delivered that are being approved: release their bookmarks, and reopen
     their conversations (R6, R7). Call with the messages locked, before they leave their address."""
     release_for_messages(cursor, message_ids, actor=actor, note=note)
-    cursor.execute(_REOPEN, {"ids": list(message_ids)})
+    cursor.execute(str(_REOPEN), {"ids": list(message_ids)})

@@ -8,7 +8,6 @@ from django.db import connection, transaction
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.messages.domain.envelope_fields import storable
-from poisonadmin.messages.domain.member_outcomes import MemberOutcome
 from poisonadmin.messages.domain.states import State, TransitionNotAllowed
 
 # Needs `changed`. Attempts are read only where some destination has its deliveries confirmed.
@@ -56,11 +55,11 @@ WHERE confirmation.confirmed_at IS NULL OR confirmation.attempt_number <> exclud
 """
 
 
-_IN_LEDGER = f"""
-UPDATE operation_result AS result SET outcome = '{MemberOutcome.CONFIRMED}', at = now() FROM message
+_IN_LEDGER = """
+UPDATE operation_result AS result SET outcome = 'confirmed', at = now() FROM message
 WHERE message.id = %(id)s AND result.message_id = message.id AND result.operation_id = message.operation_id
-  AND outcome = '{MemberOutcome.DELIVERED}'
-"""  # noqa: S608  (fragments are constants)
+  AND outcome = 'delivered'
+"""
 
 
 class NotDelivered(TransitionNotAllowed):

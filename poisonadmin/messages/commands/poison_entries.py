@@ -13,6 +13,7 @@ from django.db.backends.utils import CursorWrapper
 from poisonadmin.core.commands import audit, locks
 from poisonadmin.core.domain.channels import POISON_LIST
 from poisonadmin.core.domain.locks import Lock
+from poisonadmin.core.queries.sql import name, named, raw
 
 
 class ListingLimits(NamedTuple):
@@ -41,17 +42,18 @@ class ChangedEntry(NamedTuple):
 
 _REACHED = """(%(listed)s OR CASE WHEN %(fatal)s THEN {crashes} + excluded.crashes >= %(crash_limit)s
                                   ELSE {failures} + excluded.failures >= %(failure_limit)s END)"""
-_SECOND = _REACHED.format(crashes="entry.crashes", failures="entry.failures")
-_FIRST = "(%(listed)s OR CASE WHEN %(fatal)s THEN 1 >= %(crash_limit)s ELSE 1 >= %(failure_limit)s END)"
-_NEXT = "nextval(pg_get_serial_sequence('poison_entry', 'id'))"
+_SECOND = named(_REACHED, crashes=name("entry.crashes"), failures=name("entry.failures"))
+_FIRST = raw("(%(listed)s OR CASE WHEN %(fatal)s THEN 1 >= %(crash_limit)s ELSE 1 >= %(failure_limit)s END)")
+_NEXT = raw("nextval(pg_get_serial_sequence('poison_entry', 'id'))")
 
 # `change` is drawn from the same sequence as the ids: all that matters is that it grows.
-_COUNT = f"""
+_COUNT = named(
+    """
 INSERT INTO poison_entry AS entry (source, bookmark, why, is_fatal, failures, crashes, failure_limit, crash_limit,
                                    reported_by, message_id, is_listed, listed_at, change)
 SELECT source, bookmark, max(why), %(fatal)s, CASE WHEN %(fatal)s THEN 0 ELSE count(*) END,
        CASE WHEN %(fatal)s THEN count(*) ELSE 0 END, %(failure_limit)s, %(crash_limit)s, %(reported_by)s,
-       max(message_id), {_FIRST}, CASE WHEN {_FIRST} THEN now() END, CASE WHEN {_FIRST} THEN {_NEXT} ELSE 0 END
+       max(message_id), {first}, CASE WHEN {first} THEN now() END, CASE WHEN {first} THEN {next} ELSE 0 END
 FROM unnest(%(sources)s::text[], %(bookmarks)s::text[], %(whys)s::text[], %(messages)s::bigint[])
      AS reported(source, bookmark, why, message_id)
 GROUP BY source, bookmark ORDER BY source, bookmark
@@ -60,30 +62,37 @@ ON CONFLICT (source, bookmark) DO UPDATE SET
     failures = entry.failures + excluded.failures, crashes = entry.crashes + excluded.crashes,
     failure_limit = excluded.failure_limit, crash_limit = excluded.crash_limit,
     message_id = coalesce(excluded.message_id, entry.message_id),
-    is_listed = entry.is_listed OR {_SECOND},
-    listed_at = CASE WHEN entry.is_listed OR NOT {_SECOND} THEN entry.listed_at ELSE now() END,
-    released_at = CASE WHEN entry.is_listed OR {_SECOND} THEN NULL ELSE entry.released_at END,
-    released_by = CASE WHEN entry.is_listed OR {_SECOND} THEN NULL ELSE entry.released_by END,
-    note = CASE WHEN entry.is_listed OR {_SECOND} THEN NULL ELSE entry.note END,
-    change = CASE WHEN entry.is_listed OR NOT {_SECOND} THEN entry.change ELSE {_NEXT} END
+    is_listed = entry.is_listed OR {second},
+    listed_at = CASE WHEN entry.is_listed OR NOT {second} THEN entry.listed_at ELSE now() END,
+    released_at = CASE WHEN entry.is_listed OR {second} THEN NULL ELSE entry.released_at END,
+    released_by = CASE WHEN entry.is_listed OR {second} THEN NULL ELSE entry.released_by END,
+    note = CASE WHEN entry.is_listed OR {second} THEN NULL ELSE entry.note END,
+    change = CASE WHEN entry.is_listed OR NOT {second} THEN entry.change ELSE {next} END
 RETURNING id, is_listed, change
-"""  # noqa: S608  (fragments are constants)
+""",
+    first=_FIRST,
+    second=_SECOND,
+    next=_NEXT,
+)
 
 _WOULD_LIST = """
 SELECT is_listed OR CASE WHEN %(fatal)s THEN crashes + 1 >= %(crash_limit)s ELSE failures + 1 >= %(failure_limit)s END
 FROM poison_entry WHERE source = %(source)s AND bookmark = %(bookmark)s
 """
 
-_RELEASE = f"""
+_RELEASE = named(
+    """
 WITH chosen AS (
     SELECT id, is_listed FROM poison_entry WHERE id = ANY(%(ids)s) AND (is_listed OR failures + crashes > 0)
     ORDER BY id FOR UPDATE
 )
 UPDATE poison_entry AS entry SET is_listed = FALSE, failures = 0, crashes = 0, released_at = now(),
-    released_by = %(actor)s, note = %(note)s, change = CASE WHEN chosen.is_listed THEN {_NEXT} ELSE change END
+    released_by = %(actor)s, note = %(note)s, change = CASE WHEN chosen.is_listed THEN {next} ELSE change END
 FROM chosen WHERE entry.id = chosen.id
 RETURNING entry.id, entry.source, entry.bookmark, entry.change
-"""  # noqa: S608  (fragments are constants)
+""",
+    next=_NEXT,
+)
 
 
 def would_list(cursor: CursorWrapper, source: str, bookmark: str, *, fatal: bool, limits: ListingLimits) -> bool:
@@ -106,7 +115,7 @@ def count(
     """Count the reports, and list what reaches its limit; with `is_listed` all of them, whatever they count."""
     locks.hold(cursor, Lock.POISON_LIST)
     cursor.execute(
-        _COUNT,
+        str(_COUNT),
         {
             "sources": [one.source for one in reports],
             "bookmarks": [one.bookmark for one in reports],
@@ -132,7 +141,7 @@ def link(cursor: CursorWrapper, entry_id: int, message_id: int | None) -> None:
 def release(cursor: CursorWrapper, ids: Sequence[int], *, actor: str, note: str) -> list[ChangedEntry]:
     """Take the entries off the list and start their counts again at 0; return those that this changed."""
     locks.hold(cursor, Lock.POISON_LIST)
-    cursor.execute(_RELEASE, {"ids": list(ids), "actor": actor, "note": note})
+    cursor.execute(str(_RELEASE), {"ids": list(ids), "actor": actor, "note": note})
     released = []
     for entry_id, source, bookmark, change in cursor.fetchall():
         released.append(ChangedEntry(entry_id, False, change))

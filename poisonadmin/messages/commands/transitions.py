@@ -13,10 +13,10 @@ same for all is written as a constant: a column of text costs as much to carry a
 What becomes of a message that an operation has put up for delivery is written to the operation's results alike.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from poisonadmin.messages.domain.member_outcomes import MemberOutcome
+from poisonadmin.core.queries.sql import EMPTY, Sql, name, named, names, raw
 from poisonadmin.messages.domain.states import Event, Reason, State, check
 
 # What counters tell apart, beside the state.
@@ -103,15 +103,28 @@ def move(
     returned += [f"chosen.{column} AS was_{column}" for column in before_it]
     returned += [] if isinstance(event, Event) else [f"{event} AS event"]
     history = _history(_text(event), f"'{start}'", _constant(to), parts.note, is_decision=parts.is_decision)
-    results = _results(_text(event), _constant(to), before_it) if is_result else ""
-    return f"""
-WITH {_parts(rows.before)}chosen AS ({rows.query}), changed AS (
-    UPDATE message SET {", ".join(f"{column} = {value}" for column, value in values.items())} {_found(rows, start)}
-    RETURNING {", ".join([*returned, *parts.shows])}
-), {_parts(parts.beside)}{history},
-{results}{_counts(start, to, before_it)}
-{parts.then}
-"""  # noqa: S608  (fragments are constants)
+    results = _results(_text(event), _constant(to), before_it) if is_result else EMPTY
+    statement = named(
+        """
+WITH {before}chosen AS ({query}), changed AS (
+    UPDATE message SET {sets} {found}
+    RETURNING {returned}
+), {beside}{history},
+{results}{counts}
+{then}
+""",
+        before=_parts(rows.before),
+        query=raw(rows.query),
+        sets=_list(f"{column} = {value}" for column, value in values.items()),
+        found=_found(rows, start),
+        returned=_list([*returned, *parts.shows]),
+        beside=_parts(parts.beside),
+        history=history,
+        results=results,
+        counts=_counts(start, to, before_it),
+        then=raw(parts.then),
+    )
+    return str(statement)
 
 
 def enter(
@@ -137,15 +150,27 @@ def enter(
     returned = [*_AFTER, *([] if isinstance(event, Event) else [f"{event} AS event"])]
     history = _history(_text(event), "NULL", _constant(to), parts.note)
     if noted is not None:
-        changes = f"SELECT id, NULL, '{to}', {_text(event)}, '{reason}', 0, %(actor)s, note FROM {noted}"  # noqa: S608
-        history = _history_of(changes)
-    return f"""
-WITH {_parts(rows.before)}changed AS (
-    INSERT INTO message ({", ".join(values)}) SELECT {", ".join(values.values())} FROM {rows.query}
-    RETURNING {", ".join([*returned, *parts.shows])}
-), {_parts(parts.beside)}{history}, {_counts(None, to, ())}
-{parts.then}
-"""  # noqa: S608  (fragments are constants)
+        same_for_all = _list(["NULL", f"'{to}'", _text(event), f"'{reason}'"])
+        history = _history_of("SELECT id, {same}, 0, %(actor)s, note FROM {noted}", same=same_for_all, noted=raw(noted))
+    statement = named(
+        """
+WITH {before}changed AS (
+    INSERT INTO message ({columns}) SELECT {values} FROM {query}
+    RETURNING {returned}
+), {beside}{history}, {counts}
+{then}
+""",
+        before=_parts(rows.before),
+        columns=names(values),
+        values=_list(values.values()),
+        query=raw(rows.query),
+        returned=_list([*returned, *parts.shows]),
+        beside=_parts(parts.beside),
+        history=history,
+        counts=_counts(None, to, ()),
+        then=raw(parts.then),
+    )
+    return str(statement)
 
 
 def stay(event: Event, starts: Sequence[State], *, chosen: str, parts: StatementParts) -> str:
@@ -156,9 +181,10 @@ def stay(event: Event, starts: Sequence[State], *, chosen: str, parts: Statement
     """
     for start in starts:
         check(start, event, start)
+    history = _history(f"'{event}'", "state", "state", parts.note, is_decision=True)
     return f"""
 WITH changed AS MATERIALIZED ({chosen}), {_parts(parts.beside)}
-{_history(f"'{event}'", "state", "state", parts.note, is_decision=True)}
+{history}
 {parts.then}
 """
 
@@ -169,29 +195,35 @@ def _values(columns: Mapping[str, str], to: State | None, reason: Reason | None)
     return dict(columns) | state | ({} if reason is None else {"reason": f"'{reason}'"})
 
 
-def _found(rows: ChosenRows, start: State) -> str:
+def _found(rows: ChosenRows, start: State) -> Sql:
     """Return the clauses by which an update finds the chosen messages."""
     if rows.asks is None:
-        return "FROM chosen WHERE message.id = chosen.id" + (
-            " AND message.xmin = chosen.version" if rows.is_as_read else ""
-        )
+        as_read = " AND message.xmin = chosen.version" if rows.is_as_read else ""
+        return raw(f"FROM chosen WHERE message.id = chosen.id{as_read}")
     # One walk along the index instead of a search a message. The CASE keeps the planner, whose statistics are older
     # than any claim, from beginning with the state, and from making a join of a condition that it can hash.
-    asked = f"CASE WHEN message.state = '{start}' AND {rows.asks} THEN TRUE END"
-    return f"WHERE message.id = ANY(ARRAY(SELECT id FROM chosen)) AND {asked}"  # noqa: S608
+    asked = raw(f"CASE WHEN message.state = '{start}' AND {rows.asks} THEN TRUE END")
+    return named("WHERE message.id = ANY(ARRAY(SELECT id FROM chosen)) AND {asked}", asked=asked)
 
 
-def _history(event: str, start: str, to: str, note: str, *, is_decision: bool = False) -> str:
-    more = ", %(operation)s::bigint" if is_decision else ""
-    changes = f"SELECT id, {start}, {to}, {event}, reason, attempt_number, %(actor)s, {note}{more} FROM changed"  # noqa: S608
-    return _history_of(changes, ", operation_id" if is_decision else "")
+def _history(event: str, start: str, to: str, note: str, *, is_decision: bool = False) -> Sql:
+    return _history_of(
+        "SELECT id, {what}, reason, attempt_number, %(actor)s, {note} FROM changed",
+        ", operation_id" if is_decision else "",
+        what=_list([start, to, event]),
+        note=_list([note, *(["%(operation)s::bigint"] if is_decision else [])]),
+    )
 
 
-def _history_of(changes: str, more: str = "") -> str:
-    return f"""recorded_history AS (
+def _history_of(changes: str, more: str = "", **parts: Sql) -> Sql:
+    return named(
+        """recorded_history AS (
     INSERT INTO history (message_id, from_state, to_state, event, reason, attempt_number, actor, note{more})
     {changes}
-)"""
+)""",
+        more=raw(more),
+        changes=named(changes, **parts),
+    )
 
 
 def _is_result(start: State, to: State | None) -> bool:
@@ -201,58 +233,69 @@ def _is_result(start: State, to: State | None) -> bool:
     return start in (State.TBDL, State.DLNG) and (to is None or to in (State.DLVD, State.NDLV, State.FAIL))
 
 
-def _results(event: str, to: str, before_it: Sequence[str]) -> str:
-    """Return the results of the operations that the messages belong to; a failure is compared with the one before."""
-    group_before = "was_group_id" if "group_id" in before_it else "group_id"
-    failed = ", ".join(f"'{one}'" for one in _FAILURES)
-    outcome = f"""CASE WHEN {to} = 'DLVD' AND EXISTS (
+# The literals are outcomes and events (MemberOutcome, Event); `to` and `event` may be columns.
+_OUTCOME = """CASE WHEN {to} = 'DLVD' AND EXISTS (
                      SELECT FROM confirmation AS c
                      WHERE c.message_id = id AND c.attempt_number = changed.attempt_number AND confirmed_at IS NOT NULL)
-                THEN '{MemberOutcome.CONFIRMED}'
-                WHEN {to} = 'DLVD' THEN '{MemberOutcome.DELIVERED}'
-                WHEN {to} = 'TBDL' THEN '{MemberOutcome.WAITING}'
-                WHEN reason = '{Reason.BLACKLISTED}' THEN '{MemberOutcome.BLACKLISTED}'
-                WHEN {event} = '{Event.OPERATION_CANCELLED}' THEN '{MemberOutcome.CANCELLED}'
-                WHEN {event} NOT IN ({failed}) THEN '{MemberOutcome.SKIPPED}'
-                WHEN {_is_same_group(group_before, "group_id")} THEN '{MemberOutcome.FAILED_SAME}'
-                ELSE '{MemberOutcome.FAILED_NEW}' END"""
-    return f"""recorded_results AS (
+                THEN 'confirmed'
+                WHEN {to} = 'DLVD' THEN 'delivered'
+                WHEN {to} = 'TBDL' THEN 'waiting'
+                WHEN reason = 'blacklisted' THEN 'blacklisted'
+                WHEN {event} = 'operation_cancelled' THEN 'cancelled'
+                WHEN {event} NOT IN ({failures}) THEN 'skipped'
+                WHEN {is_same_group} THEN 'failed_same'
+                ELSE 'failed_new' END"""
+_RESULTS = """recorded_results AS (
     INSERT INTO operation_result AS result (operation_id, message_id, outcome, code, group_id, failed_group_id)
-    SELECT operation_id, id, outcome, CASE WHEN outcome = '{MemberOutcome.SKIPPED}' THEN coalesce(reason, event) END,
+    SELECT operation_id, id, outcome, CASE WHEN outcome = 'skipped' THEN coalesce(reason, event) END,
            group_before, group_id
     FROM (SELECT operation_id, id, {outcome} AS outcome, reason, {event} AS event, {group_before} AS group_before,
                  group_id
           FROM changed WHERE operation_id IS NOT NULL) AS member
     ON CONFLICT (operation_id, message_id) DO UPDATE SET
-        outcome = CASE WHEN excluded.outcome NOT IN ('{MemberOutcome.FAILED_SAME}', '{MemberOutcome.FAILED_NEW}')
+        outcome = CASE WHEN excluded.outcome NOT IN ('failed_same', 'failed_new')
                        THEN excluded.outcome
-                       WHEN {_is_same_group("result.group_id", "excluded.failed_group_id")}
-                       THEN '{MemberOutcome.FAILED_SAME}' ELSE '{MemberOutcome.FAILED_NEW}' END,
+                       WHEN {is_same_group}
+                       THEN 'failed_same' ELSE 'failed_new' END,
         code = excluded.code, failed_group_id = excluded.failed_group_id, at = now()
-), """  # noqa: S608  (fragments are constants)
-
-
-def _is_same_group(one: str, other: str) -> str:
-    """Return the condition that two columns name one failure group, or groups that are merged into one."""
-    return f"""({one} IS NOT DISTINCT FROM {other} OR (
+), """
+# Two columns name one failure group, or groups that are merged into one.
+_IS_SAME_GROUP = """({one} IS NOT DISTINCT FROM {other} OR (
                     SELECT count(*) = 2 AND count(DISTINCT coalesce(merged_into_id, failure_group.id)) = 1
-                    FROM failure_group WHERE failure_group.id IN ({one}, {other})))"""  # noqa: S608  (columns of ours)
+                    FROM failure_group WHERE failure_group.id IN ({one}, {other})))"""
 
 
-def _counts(start: State | None, to: State | None, before_it: Sequence[str]) -> str:
+def _results(event: str, to: str, before_it: Sequence[str]) -> Sql:
+    """Return the results of the operations that the messages belong to; a failure is compared with the one before."""
+    group_before = name("was_group_id" if "group_id" in before_it else "group_id")
+    outcome = named(
+        _OUTCOME,
+        to=raw(to),
+        event=raw(event),
+        failures=_list(f"'{one}'" for one in _FAILURES),
+        is_same_group=named(_IS_SAME_GROUP, one=group_before, other=name("group_id")),
+    )
+    is_same_group = named(_IS_SAME_GROUP, one=name("result.group_id"), other=name("excluded.failed_group_id"))
+    return named(_RESULTS, outcome=outcome, event=raw(event), group_before=group_before, is_same_group=is_same_group)
+
+
+def _counts(start: State | None, to: State | None, before_it: Sequence[str]) -> Sql:
     """Return the deltas. `changed` is read once: what it was before is the same but for the state and `before_it`."""
-    columns = [*_COUNTED, *([] if to else ["state"]), *(f"was_{one}" for one in before_it)]
-    counted = ", ".join(_COUNTED)
     was = ", ".join(f"was_{one}" if one in before_it else one for one in _COUNTED)
-    after = f"({_constant(to)}, {counted}, n)"
-    sides = [after] if start is None else [after, f"('{start}', {was}, -n)"]
-    return f"""recorded_counts AS (
+    sides = [f"({_constant(to)}, {names(_COUNTED)}, n)", *([] if start is None else [f"('{start}', {was}, -n)"])]
+    return named(
+        """recorded_counts AS (
     INSERT INTO counter_delta (state, {counted}, delta)
-    SELECT {", ".join(f"side.{one}" for one in ("state", *_COUNTED))}, sum(delta)
-    FROM (SELECT {", ".join(columns)}, count(*) AS n FROM changed GROUP BY {", ".join(columns)}) AS alike
-         CROSS JOIN LATERAL (VALUES {", ".join(sides)}) AS side (state, {counted}, delta)
+    SELECT {of_side}, sum(delta)
+    FROM (SELECT {columns}, count(*) AS n FROM changed GROUP BY {columns}) AS alike
+         CROSS JOIN LATERAL (VALUES {sides}) AS side (state, {counted}, delta)
     GROUP BY 1, 2, 3, 4, 5 HAVING sum(delta) <> 0
-)"""  # noqa: S608  (fragments are constants)
+)""",
+        counted=names(_COUNTED),
+        of_side=names(f"side.{one}" for one in ("state", *_COUNTED)),
+        columns=names([*_COUNTED, *([] if to else ["state"]), *(f"was_{one}" for one in before_it)]),
+        sides=_list(sides),
+    )
 
 
 def _constant(to: State | None) -> str:
@@ -263,5 +306,9 @@ def _text(event: Event | str) -> str:
     return f"'{event}'" if isinstance(event, Event) else "event"
 
 
-def _parts(expressions: str) -> str:
-    return f"{expressions.strip().rstrip(',')}, " if expressions.strip() else ""
+def _list(texts: Iterable[str]) -> Sql:
+    return raw(", ".join(texts))
+
+
+def _parts(expressions: str) -> Sql:
+    return raw(f"{expressions.strip().rstrip(',')}, ") if expressions.strip() else EMPTY

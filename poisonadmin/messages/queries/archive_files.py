@@ -7,7 +7,7 @@ from django.conf import settings
 
 from poisonadmin.core.domain.archive_place import within
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
-from poisonadmin.core.queries.sql import all_given
+from poisonadmin.core.queries.sql import Sql, all_given
 from poisonadmin.messages.queries.archived_index import ArchiveUnreadable, require_as_written
 
 
@@ -16,9 +16,9 @@ def archived_files(table: str, *, since: date | None = None, until: date | None 
 
     Rows in them that do not count (`archive_left_out`) are left out by who reads them: workers/spark/tables/source.py.
     """
-    where, parameters = all_given({"day >= {value}": since, "day <= {value}": until})
-    sql = f"SELECT path FROM archive_file WHERE is_current AND table_name = %s AND {where} ORDER BY day, id"  # noqa: S608
-    return [within(settings.ARCHIVE, path) for path in fetch_values(sql, [table, *parameters])]
+    those = all_given({"table_name = {value}": table, "day >= {value}": since, "day <= {value}": until})
+    paths = Sql("SELECT path FROM archive_file WHERE is_current AND {those} ORDER BY day, id", those=those)
+    return [within(settings.ARCHIVE, path) for path in fetch_values(paths)]
 
 
 def damaged_files() -> Iterator[tuple[str, str]]:

@@ -12,6 +12,7 @@ from poisonadmin.addresses.commands import ensure_addresses
 from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import Permission, Principal, Role
 from poisonadmin.core.queries.rows import fetch_rows
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.decisions.commands import decisions
 from poisonadmin.decisions.commands.decisions import Decided, OperationRef
 from poisonadmin.decisions.operations.domain.actions import DELIVERING, OperationAction
@@ -39,14 +40,13 @@ INSERT INTO operation_result (operation_id, message_id, outcome, code, detail)
 SELECT %(operation)s, id, %(outcome)s, code, detail
 FROM unnest(%(ids)s::bigint[], %(codes)s::text[], %(details)s::text[]) AS skipped (id, code, detail)
 """
-_SIZES = f"SELECT id, least(payload_bytes, {MAX_PATCHED_BYTES}) FROM envelope WHERE id = ANY(%s)"  # noqa: S608
+_SIZES = "SELECT id, least(payload_bytes, %s) FROM envelope WHERE id = ANY(%s)"
 _MOVE_ON = """
 UPDATE operation SET pieces = pieces + %(pieces)s, walked = walked + %(walked)s, changed = changed + %(changed)s,
                      place = CASE WHEN %(pieces)s > 0 THEN 0 ELSE %(place)s END
 WHERE id = %(operation)s
 """
 _LOCK_MEMBERS = "SELECT FROM message WHERE id = ANY(%s) ORDER BY id FOR UPDATE"
-_CRASHED = f"SELECT m.id FROM message m WHERE m.id = ANY(%s) AND NOT ({refusals.CRASHED_NOTHING})"  # noqa: S608  (fragments are constants)
 _COUNT_RESTARTS = """
 INSERT INTO restart (restart_job_id, message_id, times)
 SELECT restart_job.id, changed.id, 1
@@ -86,7 +86,8 @@ def _spared(cursor: CursorWrapper, operation: Operation, ids: Sequence[int]) -> 
     if not operation.spares_crashed:
         return set()
     cursor.execute(_LOCK_MEMBERS, [list(ids)])
-    cursor.execute(_CRASHED, [list(ids)])
+    crashed = "SELECT m.id FROM message m WHERE m.id = ANY({ids}) AND NOT ({nothing})"
+    cursor.execute(*Sql(crashed, ids=list(ids), nothing=refusals.CRASHED_NOTHING))
     return {row[0] for row in cursor.fetchall()}
 
 
@@ -94,7 +95,7 @@ def _at_once(operation: Operation, ids: list[int]) -> list[int]:
     """Return the first of the members, as many as one transaction should decide on: a change reads their payloads."""
     if operation.action != OperationAction.PATCH:
         return ids
-    sizes = dict(fetch_rows(_SIZES, [ids]))
+    sizes = dict(fetch_rows(_SIZES, [MAX_PATCHED_BYTES, ids]))
     cost = PayloadChange(operation.params).cost_bytes
     total = 0
     for place, message_id in enumerate(ids):

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.core.queries.sql import named, raw
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.queries import payload_changes, refusals
 from poisonadmin.decisions.queries.payload_changes import Changeable, Changed, MessageContent, NotChanged, PayloadChange
@@ -23,13 +24,13 @@ MAX_SAMPLES = 5
 MAX_SAMPLE_BYTES = 256 * 1024
 _MESSAGES_A_STEP = 20
 
-_ACCEPTED = f"""
+_ACCEPTED = """
 SELECT message.id
 FROM (SELECT unnest(message_ids) AS id FROM selection_piece WHERE selection_id = %(selection)s) AS member
-     JOIN message ON message.id = member.id {refusals.joins(OperationAction.PATCH)}
-WHERE ({refusals.REFUSALS[OperationAction.PATCH]}) IS NULL
-ORDER BY {{order}} LIMIT {MAX_TRIED}
-"""  # noqa: S608  (fragments are constants)
+     JOIN message ON message.id = member.id {joins}
+WHERE ({refusal}) IS NULL
+ORDER BY {order} LIMIT {most}
+"""
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,14 @@ def preview_change(
 
     `values`: the parameters of the refusals, and `selection`.
     """
-    order = "message.id" if accepted <= MAX_TRIED else "random()"
-    ids = fetch_values(_ACCEPTED.format(order=order), dict(values))
+    statement = named(
+        _ACCEPTED,
+        joins=refusals.joins(OperationAction.PATCH),
+        refusal=refusals.REFUSALS[OperationAction.PATCH],
+        order=raw("message.id" if accepted <= MAX_TRIED else "random()"),
+        most=MAX_TRIED,
+    )
+    ids = fetch_values(str(statement), values)
     wanted = PayloadChange(params)
     until = clock() + SECONDS_TRIED
     refused = Counter[tuple[str, str, str, str | None]]()

@@ -11,6 +11,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.spreadsheet import cell, header_line, lines
 from poisonadmin.core.queries.address_ids import visible_ids
 from poisonadmin.core.queries.rows import bounded, fetch_rows, fetch_values
+from poisonadmin.core.queries.sql import named
 from poisonadmin.decisions.operations.queries.operations import OperationRow, outcome_without_row
 from poisonadmin.messages.domain.member_outcomes import MemberOutcome
 from poisonadmin.messages.queries.archived_index import rows_of_several
@@ -38,17 +39,18 @@ SELECT r.id FROM archived_message AS r JOIN (
 _AS_FILED = ("message_id", "operation_id", "outcome", "code", "detail", "failed_group_id", "at")
 # Of a member that has moved out of scope since, its outcome is told, and nothing else. `filed`: of archived members,
 # the results, and when their history names the operation.
-_MEMBERS = f"""
-SELECT id, {", ".join(f"CASE WHEN is_seen THEN {name} END" for name in ("message_id", "address", "state"))}, outcome,
-       {", ".join(f"CASE WHEN is_seen THEN {name} END" for name in ("code", "detail", "group_id", "title"))},
-       CASE WHEN result_at IS NOT NULL OR outcome <> '{MemberOutcome.CHANGED}' THEN result_at ELSE coalesce(decided_at,
+_MEMBERS = """
+SELECT id, CASE WHEN is_seen THEN message_id END, CASE WHEN is_seen THEN address END, CASE WHEN is_seen THEN state END,
+       outcome, CASE WHEN is_seen THEN code END, CASE WHEN is_seen THEN detail END,
+       CASE WHEN is_seen THEN group_id END, CASE WHEN is_seen THEN title END,
+       CASE WHEN result_at IS NOT NULL OR outcome <> 'changed' THEN result_at ELSE coalesce(decided_at,
             (SELECT max(at) FROM history WHERE history.message_id = found.id AND operation_id = %(operation)s)) END
 FROM (
     SELECT member.id, coalesce(e.message_id, r.message_id) AS message_id, a.name AS address,
            coalesce(m.state, r.state) AS state, coalesce(result.code, filed.code) AS code,
-           coalesce(result.detail, filed.detail) AS detail, {SEEN_AS} AS group_id, g.title,
+           coalesce(result.detail, filed.detail) AS detail, {seen_as} AS group_id, g.title,
            coalesce(result.at, filed.at) AS result_at, decided_at,
-           coalesce(result.outcome, filed.outcome, {{without_row}}) AS outcome,
+           coalesce(result.outcome, filed.outcome, {without_row}) AS outcome,
            %(visible)s::bigint[] IS NULL OR a.id = ANY(%(visible)s::bigint[]) AS is_seen
     FROM operation
          JOIN selection_piece AS piece ON piece.selection_id = operation.selection_id AND piece.number = %(number)s
@@ -66,7 +68,7 @@ FROM (
 ) AS found
 WHERE %(outcome)s::text IS NULL OR outcome = %(outcome)s
 ORDER BY id
-"""  # noqa: S608  (fragments are constants)
+"""
 
 
 def ledger_report(
@@ -79,7 +81,7 @@ def ledger_report(
     """
     principal.require(Permission.EXPORT)
     yield header_line(COLUMNS, mark=mark)
-    statement = _MEMBERS.format(without_row=outcome_without_row(operation.action))
+    statement = str(named(_MEMBERS, seen_as=SEEN_AS, without_row=outcome_without_row(operation.action)))
     values: dict[str, Any] = {"operation": operation.id, "outcome": outcome and str(outcome)}
     values["visible"] = visible_ids(principal)
     for number, size in fetch_rows(_PIECES, [operation.selection_id]):

@@ -4,14 +4,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.address_ids import visible_ids
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import fetch, fetch_rows
-from poisonadmin.core.queries.sql import all_given, raw
+from poisonadmin.core.queries.rows import fetch, fetch_one, fetch_rows, known
+from poisonadmin.core.queries.sql import Sql, all_given, all_of, named, raw
 from poisonadmin.decisions.operations.domain.actions import DELIVERING, OperationAction
 from poisonadmin.decisions.operations.domain.ledger import Ledger, ledger
 from poisonadmin.decisions.operations.domain.lifecycle import OPEN_STATES, OperationState
@@ -19,11 +20,15 @@ from poisonadmin.messages.domain.member_outcomes import MemberOutcome
 from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.search.queries.selections import page_of_members
 
-_COLUMNS = """operation.id, selection_id, action, state, reason, params, rate_per_second, operation.count,
+_SELECTED = partial(
+    Sql,
+    """SELECT operation.id, selection_id, action, state, reason, params, rate_per_second, operation.count,
  ids_hash AS hash, canary IS NOT NULL AS canary, walked, changed, halted_why,
  requested_by, requester, patterns, requested_at, state_at, ended_at, sign_off, sign_off_expires_at,
- sign_off_decision, sign_off_by, sign_off_at, sign_off_reason, broke_glass_at, restart_job_id"""
-_FROM = "FROM operation JOIN selection ON selection.id = selection_id"
+ sign_off_decision, sign_off_by, sign_off_at, sign_off_reason, broke_glass_at, restart_job_id
+FROM operation JOIN selection ON selection.id = selection_id WHERE {where}""",
+)
+_IN_SCOPE = "selection.address_ids <@ {value}::bigint[]"
 _RECORDED = """
 SELECT operation_id, outcome, code, sum(n)::bigint FROM (
     SELECT operation_id, outcome, code, count(*) AS n FROM operation_result WHERE operation_id = ANY(%(ids)s)
@@ -32,21 +37,22 @@ SELECT operation_id, outcome, code, sum(n)::bigint FROM (
 ) AS recorded GROUP BY 1, 2, 3
 """
 _RECORDED_MEMBERS = """
-SELECT message_id AS id FROM operation_result WHERE operation_id = %s AND outcome = %s
-UNION ALL SELECT unnest(message_ids) FROM archived_result WHERE operation_id = %s AND outcome = %s
+SELECT message_id AS id FROM operation_result WHERE operation_id = {id} AND outcome = {wanted}
+UNION ALL SELECT unnest(message_ids) FROM archived_result WHERE operation_id = {id} AND outcome = {wanted}
 """
 _OTHER_MEMBERS = """
+UNION ALL
 SELECT id FROM (
     SELECT member.id, {outcome} AS outcome
     FROM operation JOIN selection_piece AS piece USING (selection_id)
          CROSS JOIN LATERAL unnest(message_ids) AS member (id)
-    WHERE operation.id = %s AND NOT EXISTS (
+    WHERE operation.id = {id} AND NOT EXISTS (
         SELECT FROM operation_result AS result
         WHERE result.operation_id = operation.id AND result.message_id = member.id)
     AND NOT EXISTS (
-        SELECT FROM (SELECT unnest(message_ids) AS id FROM archived_result WHERE operation_id = %s) AS archived
+        SELECT FROM (SELECT unnest(message_ids) AS id FROM archived_result WHERE operation_id = {id}) AS archived
         WHERE archived.id = member.id)
-) AS without_row WHERE outcome = %s
+) AS without_row WHERE outcome = {wanted}
 """
 _NEWEST_FIRST = Key(("operation.id",), (int,))
 # What it has not begun with it will not begin with.
@@ -134,15 +140,14 @@ def list_operations(
     """
     principal.require(Permission.READ)
     visible = visible_ids(principal)
-    only, parameters = all_given(
-        {"selection.address_ids <@ {value}::bigint[]": visible, "operation.state = {value}": state}
-    )
-    # Spelt out as in the partial indexes.
-    open_ones = " AND operation.ended_at IS NULL" if state in OPEN_STATES else ""
-    without = " AND broke_glass_at IS NOT NULL" if broke_glass else ""
-    sql = f"SELECT {_COLUMNS} {_FROM} WHERE operation.count >= {2 if on_sets else 0} AND {only}{open_ones}{without}"
-    page = window(cursor, limit, _NEWEST_FIRST)
-    found = fetch_page(OperationRow, sql, parameters, page)
+    only = [
+        all_given({_IN_SCOPE: visible, "operation.state = {value}": state}),
+        *([raw("operation.count > 1")] if on_sets else []),
+        # Spelt out as in the partial indexes.
+        *([raw("operation.ended_at IS NULL")] if state in OPEN_STATES else []),
+        *([raw("broke_glass_at IS NOT NULL")] if broke_glass else []),
+    ]
+    found = fetch_page(OperationRow, _SELECTED(where=all_of(only)), page=window(cursor, limit, _NEWEST_FIRST))
     return replace(found, results=[_shown(row, principal) for row in found.results])
 
 
@@ -163,12 +168,9 @@ def get_operation(operation_id: int, *, principal: Principal) -> OperationDetail
     """Return the operation with its ledger; raise NotFound, also where a member is out of scope."""
     principal.require(Permission.READ)
     visible = visible_ids(principal)
-    scope, parameters = ("TRUE", []) if visible is None else ("selection.address_ids <@ %s::bigint[]", [visible])
-    sql = f"SELECT {_COLUMNS} {_FROM} WHERE {scope} AND operation.id = %s"
-    found = fetch(OperationRow, sql, [*parameters, operation_id]) if 0 < operation_id < 2**63 else []
-    if not found:
-        raise NotFound(f"There is no operation {operation_id}.")
-    return _with_ledgers([_shown(found[0], principal, is_one=True)])[0]
+    one = _SELECTED(where=all_given({_IN_SCOPE: visible, "operation.id = {value}": operation_id}))
+    found = known(fetch_one(OperationRow, one) if 0 < operation_id <= MAX_ID else None, f"operation {operation_id}")
+    return _with_ledgers([_shown(found, principal, is_one=True)])[0]
 
 
 def operations_of_runs(ids: Sequence[int], *, principal: Principal) -> dict[int, OperationDetail]:
@@ -176,7 +178,7 @@ def operations_of_runs(ids: Sequence[int], *, principal: Principal) -> dict[int,
     principal.require(Permission.READ)
     if not principal.sees_everything:
         return {}
-    rows = fetch(OperationRow, f"SELECT {_COLUMNS} {_FROM} WHERE operation.id = ANY(%s)", [list(ids)])
+    rows = fetch(OperationRow, _SELECTED(where=Sql("operation.id = ANY({ids})", ids=list(ids))))
     return {found.id: found for found in _with_ledgers(rows)}
 
 
@@ -216,15 +218,18 @@ def recorded_results(operation_id: int) -> dict[str, int]:
     return found
 
 
-def outcome_without_row(action: str) -> str:
+def outcome_without_row(action: str) -> Sql:
     """Return the expression for the outcome of a `member` of a `piece` that has no result.
 
     It follows from whether the `operation` with this action has decided on it.
     """
     decided = MemberOutcome.UNANSWERED if action in DELIVERING else MemberOutcome.CHANGED
-    return f"""CASE WHEN piece.number < operation.pieces OR member.id = ANY(canary[1:walked]) THEN '{decided}'
-         WHEN operation.state IN ({", ".join(f"'{one}'" for one in _CANCELLED)}) THEN '{MemberOutcome.CANCELLED}'
-         ELSE '{MemberOutcome.UNANSWERED}' END"""
+    return named(
+        """CASE WHEN piece.number < operation.pieces OR member.id = ANY(canary[1:walked]) THEN '{decided}'
+         WHEN operation.state IN ('cancelling', 'cancelled') THEN 'cancelled'
+         ELSE 'unanswered' END""",
+        decided=raw(decided),
+    )
 
 
 def list_operation_members(
@@ -240,9 +245,9 @@ def list_operation_members(
     Those that have moved out of the caller's scope since are left out, and erased ones. Errors: `InvalidCursor`,
     `QueryTooExpensive`, `ArchiveUnreadable`.
     """
-    members, parameters = _RECORDED_MEMBERS, [operation.id, str(outcome)] * 2
+    members = Sql(_RECORDED_MEMBERS, id=operation.id, wanted=str(outcome))
     if outcome in (MemberOutcome.CHANGED, MemberOutcome.CANCELLED, MemberOutcome.UNANSWERED):
-        members += f" UNION ALL {_OTHER_MEMBERS.format(outcome=outcome_without_row(operation.action))}"
-        parameters += [operation.id, operation.id, str(outcome)]
+        without_row = outcome_without_row(operation.action)
+        members += Sql(_OTHER_MEMBERS, outcome=without_row, id=operation.id, wanted=str(outcome))
     count = getattr(operation.ledger, outcome)
-    return page_of_members(raw(members, parameters), count=count, principal=principal, cursor=cursor, limit=limit)
+    return page_of_members(members, count=count, principal=principal, cursor=cursor, limit=limit)

@@ -10,6 +10,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.address_ids import visible_ids
 from poisonadmin.core.queries.destination_ids import destinations_seen
 from poisonadmin.core.queries.rows import bounded, fetch_rows
+from poisonadmin.core.queries.sql import Sql, name, named
 from poisonadmin.decisions.operations.domain.actions import DELIVERING, OperationAction
 from poisonadmin.decisions.operations.domain.pace import UNLIMITED, Deliveries, Duration, Pace, duration
 from poisonadmin.decisions.operations.domain.params import checked_params
@@ -159,10 +160,10 @@ def preview(
     pace.check(action)
     values = refusals.values(action, checked_params(action, params), principal)
     with bounded(PREVIEW_SECONDS):
-        place = "address" if action is OperationAction.DELIVER_NOW else "back"
-        statement = _SORTS.format(refusal=refusals.REFUSALS[action], joins=refusals.joins(action), place=place)
+        place = name("address" if action is OperationAction.DELIVER_NOW else "back")
+        statement = named(_SORTS, refusal=refusals.REFUSALS[action], joins=refusals.joins(action), place=place)
         known = values | {"selection": selection.id, "visible": visible_ids(principal)}
-        sorts = [_Sort(*row) for row in fetch_rows(statement, known)]
+        sorts = [_Sort(*row) for row in fetch_rows(str(statement), known)]
         taken = [one for one in sorts if one.why is None]
         change = None
         if action is OperationAction.PATCH:
@@ -210,9 +211,9 @@ def _refused(sorts: Iterable[_Sort]) -> list[LeftAlone]:
 
 
 def _destinations(principal: Principal) -> dict[int, _Destination]:
-    seen, own = destinations_seen(principal, "id")
-    rows = fetch_rows(f"SELECT id, name, max_rate_per_second FROM destination WHERE {seen}", own)  # noqa: S608
-    return {destination_id: _Destination(name, most) for destination_id, name, most in rows}
+    seen = destinations_seen(principal, "id")
+    rows = fetch_rows(Sql("SELECT id, name, max_rate_per_second FROM destination WHERE {seen}", seen=seen))
+    return {destination_id: _Destination(*limit) for destination_id, *limit in rows}
 
 
 def _targets(taken: Iterable[_Sort], action: OperationAction, destinations: Mapping[int, _Destination]) -> list[Target]:

@@ -111,7 +111,7 @@ def _run(job: RestartJob, *, asked_by: str | None = None, selection_id: int | No
     """Begin an operation on what the filter of the locked job finds, and list the run whatever becomes of it."""
     # Later than any preview that did not see the run's transaction.
     run = RestartRun(restart_job_id=job.id, at=fetch_values("SELECT clock_timestamp()")[0], asked_by=asked_by)
-    if going := fetch_rows(GOING.format(job="%s"), [job.id]):
+    if going := fetch_rows(GOING(job=job.id)):
         run.outcome, run.detail = RunOutcome.SKIPPED, _why_skipped(*going[0])
     else:
         try:

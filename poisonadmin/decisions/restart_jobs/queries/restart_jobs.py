@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from poisonadmin.core.domain.access import SYSTEM, Permission, Principal
 from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.paging import Count
 from poisonadmin.core.queries.rows import Versioned, bounded, columns, fetch, fetch_by_id, known
-from poisonadmin.core.queries.sql import Sql, all_of, raw
+from poisonadmin.core.queries.sql import Sql, all_of, name
 from poisonadmin.decisions.queries.refusals import CRASHED_NOTHING
 from poisonadmin.decisions.restart_jobs.domain.restart_job import RestartJobSettings
 from poisonadmin.messages.domain.states import State
@@ -44,22 +45,29 @@ class RestartJobRow(RestartJobSettings, Versioned):
 # What keeps the next run from beginning. Messages that failed and wait for their next attempt do not: an approval may
 # wait so for days. With a rate, deliveries that are due do, also while their address is paused: two runs would go at
 # twice the rate.
-GOING = """
+GOING = partial(
+    Sql,
+    """
 SELECT operation.id, operation.state FROM operation
 WHERE ended_at IS NULL AND operation.restart_job_id = {job} AND (
     operation.state IN ('waiting_for_sign_off', 'paused', 'halted')
     OR operation.state = 'running' AND (walked < operation.count OR operation.rate_per_second IS NOT NULL AND EXISTS (
         SELECT FROM lane WHERE lane.operation_id = operation.id AND next_due <= now()))
 ) ORDER BY operation.id
-"""
-_SELECT = f"""
-SELECT job.id, {columns(RestartJobSettings, "job")},
+""",
+)
+_SELECT = Sql(
+    """
+SELECT job.id, {settings},
        CASE WHEN is_enabled THEN next_at END AS next_at, run.at AS last_at, run.outcome AS last_outcome,
        run.detail AS last_detail, run.operation_id AS last_operation_id,
-       EXISTS ({GOING.format(job="job.id")}) AS is_running, owner, version, updated_at
+       EXISTS ({going}) AS is_running, owner, version, updated_at
 FROM restart_job AS job
      LEFT JOIN LATERAL (SELECT * FROM restart_run WHERE restart_job_id = job.id ORDER BY id DESC LIMIT 1) AS run ON TRUE
-"""  # noqa: S608  (fragments are constants)
+""",
+    settings=columns(RestartJobSettings, "job"),
+    going=GOING(job=name("job.id")),
+)
 
 
 def list_restart_jobs(*, principal: Principal) -> list[RestartJobRow]:
@@ -95,7 +103,7 @@ def restartable(job_id: int, *, include_blacklisted: bool, max_restarts: int) ->
         job=job_id,
         most=max_restarts,
     )
-    return is_left if include_blacklisted else all_of([is_left, raw(CRASHED_NOTHING)])
+    return is_left if include_blacklisted else all_of([is_left, CRASHED_NOTHING])
 
 
 def count_restartable(job: RestartJobRow) -> Count:

@@ -7,6 +7,7 @@ from datetime import datetime
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Page, fetch_page, window
 from poisonadmin.core.queries.rows import bounded, columns, fetch_by_id, known
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.decisions.operations.domain.ledger import Ledger
 from poisonadmin.decisions.operations.queries.operations import OperationDetail, operations_of_runs
 
@@ -34,7 +35,7 @@ class RestartRunRow(_Run):
     ended_at: datetime | None = None
 
 
-_SELECT = f"SELECT {columns(_Run, 'restart_run')} FROM restart_run"  # noqa: S608
+_SELECT = Sql("SELECT {columns} FROM restart_run", columns=columns(_Run, "restart_run"))
 
 
 def list_runs(
@@ -46,7 +47,7 @@ def list_runs(
     if not principal.sees_everything:
         return Page([], None, None)
     with bounded():
-        found = fetch_page(_Run, f"{_SELECT} WHERE restart_job_id = %s", [job_id], page)
+        found = fetch_page(_Run, _SELECT + Sql("WHERE restart_job_id = {id}", id=job_id), page=page)
         return Page(_with_operations(found.results, principal), found.next, found.previous)
 
 

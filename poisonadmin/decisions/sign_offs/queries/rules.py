@@ -6,6 +6,7 @@ from datetime import datetime
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.rows import Versioned, columns, fetch, fetch_by_id
+from poisonadmin.core.queries.sql import Sql
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def rule_name(match: str, action: str | None) -> str:
     return f"{match[:200]} {action or 'any'}"
 
 
-_SELECT = f"SELECT {columns(SignOffRuleRow, 'sign_off_rule')} FROM sign_off_rule"  # noqa: S608  (names are constants)
+_SELECT = Sql("SELECT {columns} FROM sign_off_rule", columns=columns(SignOffRuleRow, "sign_off_rule"))
 
 
 def list_sign_off_rules(*, principal: Principal) -> list[SignOffRuleRow]:
