@@ -22,6 +22,7 @@ except ImproperlyConfigured as error:
 
 from django.conf import settings
 
+from poisonadmin.core.commands.locks import Tick, single_flight
 from poisonadmin.core.domain.errors import first_line
 from poisonadmin.store.schema import SchemaMismatch, check_schema
 
@@ -83,6 +84,13 @@ def do_each(*works: Callable[[], object]) -> None:
     with ExitStack() as last_first:
         for work in reversed(works):
             last_first.callback(work)
+
+
+def do_alone(tick: Tick, *works: Callable[[], object]) -> None:
+    """Do each of the works, unless another process is at this tick."""
+    with single_flight(tick) as alone:
+        if alone:
+            do_each(*works)
 
 
 def worker_name() -> str:

@@ -1,27 +1,35 @@
 """The Celery tasks of the two Spark workers, and their start and end."""
 
+import logging
+import math
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from celery.signals import worker_process_init, worker_shutting_down
 from django.conf import settings
+from django.db import InterfaceError, OperationalError, close_old_connections, connections
 from pyspark.sql import SparkSession
 
 from poisonadmin.archive.commands import erasing
 from poisonadmin.archive.commands import runs as archive_runs
 from poisonadmin.comparisons.commands import carry_out as comparisons
 from poisonadmin.core.commands.locks import Tick, single_flight
+from poisonadmin.core.domain.archive_place import within
+from poisonadmin.core.domain.errors import first_line
 from poisonadmin.groups.alike.commands import carry_out as alike_groups
 from poisonadmin.groups.commands import regrouping
 from poisonadmin.reports.commands import carry_out as reports
 from poisonadmin.rules.commands import dry_runs
 from poisonadmin.runs.commands.engine import RunWork, carry_out
+from poisonadmin.runs.domain.kinds import KindName
 from poisonadmin.runs.queries.runs import due_kinds
+from poisonadmin.search.deep.commands import searching as searches
 from poisonadmin.sources.commands import draining
 from poisonadmin.sources.commands.directories import ingest_due
-from workers import search_loop, spark_worker
+from workers import spark_worker
 from workers.celery_app import app, do_each, worker_name
 from workers.spark.archive_store import SparkArchiveStore
 from workers.spark.jobs.alike import find_alike
@@ -32,17 +40,25 @@ from workers.spark.jobs.dry_run import try_rule
 from workers.spark.jobs.ingest import stage_files
 from workers.spark.jobs.regroup import SparkFailureReader
 from workers.spark.jobs.report import collect
+from workers.spark.jobs.search import find
+from workers.spark.pieces import tasks_side_by_side
 from workers.spark_worker import SparkWorker
 
 # A little less than the tick's period, so that the next tick finds the worker free. In between nothing is claimed.
 DISPATCH_SECONDS = 2.98
+SEARCH_CHECK_SECONDS = 0.5
+SECONDS_AFTER_ERROR = 5.0
+
+log = logging.getLogger(__name__)
 
 
 @worker_process_init.connect  # type: ignore[untyped-decorator]
 def _start_spark(**_: Any) -> None:
     spark_worker.start(worker_name())
     if worker_name() == spark_worker.BATCH:
-        search_loop.start(spark_worker.current())
+        threading.Thread(
+            target=_carry_out_searches, args=[spark_worker.current()], name="searches", daemon=True
+        ).start()
 
 
 @worker_shutting_down.connect  # type: ignore[untyped-decorator]
@@ -116,8 +132,8 @@ def _runs(worker: SparkWorker) -> None:
     do_each(*(partial(_unless_it_stops, partial(_carry_out, one), worker) for one in works))
 
 
-def _carry_out(work: RunWork, worker: SparkWorker) -> None:
-    carry_out(work, worker=worker.name, heartbeat=worker.heartbeat, is_stopping=lambda: worker.is_stopping)
+def _carry_out(work: RunWork, worker: SparkWorker, **limit: float) -> None:
+    carry_out(work, worker=worker.name, heartbeat=worker.heartbeat, is_stopping=lambda: worker.is_stopping, **limit)
 
 
 def _regroup(worker: SparkWorker) -> None:
@@ -128,3 +144,25 @@ def _archive(worker: SparkWorker) -> None:
     store = SparkArchiveStore(worker.spark, settings.ARCHIVE)
     _turn(worker, Tick.ARCHIVE, erasing.is_any_due, erasing.erase_due, store)
     _turn(worker, Tick.ARCHIVE, archive_runs.is_any_due, archive_runs.archive_due, store)
+
+
+def _carry_out_searches(worker: SparkWorker) -> None:
+    """Carry out searches until the worker ends, in a thread of its own: those who search wait for the first hits."""
+    searching = searches.Searching(
+        partial(find, worker.spark),
+        partial(within, settings.ARCHIVE),
+        tasks=partial(tasks_side_by_side, worker.spark, in_one_process=searches.TASKS),
+    )
+    while not worker.is_stopping:
+        close_old_connections()
+        try:
+            if KindName.SEARCH in due_kinds():
+                _carry_out(searches.work(searching), worker, seconds=math.inf)
+        except (OperationalError, InterfaceError) as error:
+            log.warning("the database does not answer: %s", first_line(error))
+            time.sleep(SECONDS_AFTER_ERROR)
+        except Exception:
+            log.exception("a search has failed")
+            time.sleep(SECONDS_AFTER_ERROR)
+        time.sleep(SEARCH_CHECK_SECONDS)
+    connections.close_all()

@@ -21,7 +21,7 @@ from poisonadmin.destinations.domain.handler_config import handler_directories
 from workers.delivery.handler.sandbox.account import UnusableSandboxUser, choose_account
 from workers.dispatcher import Dispatcher
 from workers.spark.jobs.redeliver import run_delivery_task
-from workers.spark.session import awaited_url, is_here, remote_url, start_session
+from workers.spark.session import awaited_url, is_here, remote_url, start_session, warm_up
 
 _WORKER = """
 INSERT INTO worker (name, host, pid) VALUES (%s, %s, %s)
@@ -125,9 +125,7 @@ class SparkWorker:
             local=LOCAL_BATCH_MASTER if is_batch else LOCAL_MASTER,
             java_options=() if is_batch else SHORT_JOBS,
         )
-        self.spark.range(0, 1, 1, 1).mapInArrow(
-            lambda batches: batches, "id long"
-        ).collect()  # the first Python task starts much; one a task slot would hold 50 MB each
+        warm_up(self.spark)
         self._say_who_runs_handlers()
         url = database_url(os.environ)
         self.heartbeat = WorkerHeartbeat(url, name)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from yarl import URL
@@ -11,7 +12,7 @@ from poisonadmin.alerts.channels.contract import PostAnswer
 from poisonadmin.alerts.commands.record import record_alerts
 from poisonadmin.alerts.commands.send import forget_old, send_due
 from poisonadmin.archive.commands.requests import request_daily_run
-from poisonadmin.core.commands.locks import Tick, single_flight
+from poisonadmin.core.commands.locks import Tick
 from poisonadmin.core.domain.ssrf import NetworkGuard, guard_from
 from poisonadmin.decisions.operations.commands import operations
 from poisonadmin.decisions.restart_jobs.commands.runs import run_due
@@ -32,7 +33,7 @@ from poisonadmin.sources.commands import broker_checks
 from poisonadmin.system.commands.audit_seals import seal_audit
 from poisonadmin.system.commands.housekeeping import clean_up
 from workers.brokers.checking import check_broker
-from workers.celery_app import app, do_each, worker_name
+from workers.celery_app import app, do_alone, do_each, worker_name
 from workers.crash_recovery import LocalJournals, recover_here
 from workers.delivery.http.failures import transport_failure
 from workers.delivery.http.pool import Pool, tls_context
@@ -43,27 +44,13 @@ from workers.delivery.http.resolver import GuardedResolver
 @app.task  # type: ignore[untyped-decorator]
 def message_tick(**_: Any) -> None:
     """Settle what is answered, give back what dead nodes held, give up what has expired, fold the counters."""
-    do_each(_recover, _expire, fold)
-
-
-def _recover() -> None:
-    with single_flight(Tick.RECOVER) as alone:
-        if alone:
-            recover_here()
-
-
-def _expire() -> None:
-    with single_flight(Tick.EXPIRE) as alone:
-        if alone:
-            expire_due()
+    do_each(partial(do_alone, Tick.RECOVER, recover_here), partial(do_alone, Tick.EXPIRE, expire_due), fold)
 
 
 @app.task  # type: ignore[untyped-decorator]
 def lane_tick(**_: Any) -> None:
     """Remove the lanes of conversations and operations that are over."""
-    with single_flight(Tick.LANES) as alone:
-        if alone:
-            do_each(clear_lanes, operations.clear_lanes)
+    do_alone(Tick.LANES, clear_lanes, operations.clear_lanes)
 
 
 @app.task  # type: ignore[untyped-decorator]
@@ -75,14 +62,15 @@ def count_tick(**_: Any) -> None:
 @app.task  # type: ignore[untyped-decorator]
 def housekeeping_tick(**_: Any) -> None:
     """Remove what is only kept for a while."""
-    with single_flight(Tick.HOUSEKEEPING) as alone:
-        if alone:
-            clean_up()
-            remove_expired()
-            remove_hits_without_search()
-            forget_old()
-            remove_expired_files()
-            sweep_journals(LocalJournals())
+    do_alone(
+        Tick.HOUSEKEEPING,
+        clean_up,
+        remove_expired,
+        remove_hits_without_search,
+        forget_old,
+        remove_expired_files,
+        partial(sweep_journals, LocalJournals()),
+    )
 
 
 @app.task  # type: ignore[untyped-decorator]
@@ -94,50 +82,32 @@ def archive_tick(**_: Any) -> None:
 @app.task  # type: ignore[untyped-decorator]
 def operation_tick(**_: Any) -> None:
     """Carry on with the operations that are not over."""
-    with single_flight(Tick.OPERATIONS) as alone:
-        if alone:
-            do_each(expire_sign_offs, operations.carry_on)
+    do_alone(Tick.OPERATIONS, expire_sign_offs, operations.carry_on)
 
 
 @app.task  # type: ignore[untyped-decorator]
 def restart_tick(**_: Any) -> None:
     """Begin the runs of the restart jobs, and the saved reports, that are due."""
-    with single_flight(Tick.RESTART) as alone:
-        if alone:
-            run_due()
-    with single_flight(Tick.SAVED_REPORTS) as alone:
-        if alone:
-            run_saved_due()
+    do_each(partial(do_alone, Tick.RESTART, run_due), partial(do_alone, Tick.SAVED_REPORTS, run_saved_due))
 
 
 @app.task  # type: ignore[untyped-decorator]
 def seal_tick(**_: Any) -> None:
     """Seal the rows of the audit log that are committed for sure."""
-    with single_flight(Tick.SEAL) as alone:
-        if alone:
-            seal_audit()
+    do_alone(Tick.SEAL, seal_audit)
 
 
 @app.task  # type: ignore[untyped-decorator]
 def alert_tick(**_: Any) -> None:
     """Record what is the matter, and send what is due."""
-    do_each(_record_alerts, lambda: send_due(post))
-
-
-def _record_alerts() -> None:
-    with single_flight(Tick.ALERTS) as alone:
-        if alone:
-            record_alerts()
+    do_each(partial(do_alone, Tick.ALERTS, record_alerts), partial(send_due, post))
 
 
 @app.task  # type: ignore[untyped-decorator]
 def broker_check_tick(**_: Any) -> None:
     """Make the requested broker checks, and send the test alerts."""
-    do_each(_check_brokers, lambda: send_due(post, only_tests=True))
-
-
-def _check_brokers() -> None:
-    carry_out(broker_checks.work(check_broker), worker=worker_name())
+    check = partial(carry_out, broker_checks.work(check_broker), worker=worker_name())
+    do_each(check, partial(send_due, post, only_tests=True))
 
 
 TIMEOUT_SECONDS = 10.0

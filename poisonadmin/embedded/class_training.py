@@ -42,7 +42,7 @@ def _use(server: ConnectServer) -> None:
     server.choose_address()
     client = ChildSpec(
         name="warm-up",
-        command=[sys.executable, "-m", "workers.spark.warm_up"],
+        command=[sys.executable, "-m", "workers.spark.session"],
         environment=dict(os.environ) | {FILE_OF[SPARK_REMOTE]: str(server.address_file)},
         working_directory=PROJECT,
     )

@@ -36,8 +36,8 @@ from tests.fixtures.decisions import mark_fail
 from tests.fixtures.delivery import answer, claim, end_nodes, make_destination
 from tests.fixtures.pages import html_of
 from tests.operations.follow import approve_all, ledger
-from workers.spark.tables.extent import Extent
 from workers.spark.tables.frames import read_table
+from workers.spark.tables.source import Extent
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("place", "in_process")]
 LIMITED = principal("kim", Role.OPERATOR, ["orders.#"])

@@ -23,8 +23,8 @@ from poisonadmin.store.models.archive import ArchivedMessage, ArchiveFile, Archi
 from tests.archive.fixtures import age, archive, fail, place, put, rows_of  # noqa: F401  (a fixture)
 from tests.fixtures.decisions import restore
 from workers.spark.tables.columns import ARCHIVED, arrow_schema
-from workers.spark.tables.extent import Extent
 from workers.spark.tables.frames import read_table
+from workers.spark.tables.source import Extent
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("place")]
 

@@ -88,7 +88,7 @@ def _runs_a_task(server: ConnectServer) -> Path | None:
     process = spawn(server.spec(ENVIRONMENT))
     try:
         subprocess.run(
-            [sys.executable, "-m", "workers.spark.warm_up"],
+            [sys.executable, "-m", "workers.spark.session"],
             cwd=PROJECT,
             env=ENVIRONMENT | {FILE_OF[SPARK_REMOTE]: str(server.address_file)},
             check=True,

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
@@ -43,7 +43,10 @@ def do_pieces(
     if not count:
         return []
     with batch_slots(spark, min(count, most) if _is_one_process(spark) else count) as tasks:
-        return _run(spark, tasks, count, work, shape)
+        rows = spark.range(0, tasks, 1, tasks)
+        found = rows.mapInArrow(partial(_do_some, tasks, count, work, shape.arrow), shape.spark)
+        # Collected as rows, times would be without a zone.
+        return cast("list[dict[str, Any]]", found.toArrow().to_pylist())
 
 
 @contextmanager
@@ -76,13 +79,6 @@ def tasks_side_by_side(spark: SparkSession, *, in_one_process: int = BATCH_TASKS
 
 def _is_one_process(spark: SparkSession) -> bool:
     return (spark.conf.get("spark.master") or "").startswith("local[")
-
-
-def _run(spark: SparkSession, tasks: int, count: int, work: Work, shape: RowSchema) -> list[dict[str, Any]]:
-    rows = spark.range(0, tasks, 1, tasks).mapInArrow(partial(_do_some, tasks, count, work, shape.arrow), shape.spark)
-    # Collected as rows, times would be without a zone.
-    found: list[dict[str, Any]] = rows.toArrow().to_pylist()
-    return found
 
 
 def _do_some(

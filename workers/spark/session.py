@@ -1,6 +1,7 @@
 """The SparkSession of a worker process: one, warm, started before any thread.
 
-`SPARK_REMOTE` (Spark Connect) or `SPARK_MASTER` say where it runs; local by default.
+`SPARK_REMOTE` (Spark Connect) or `SPARK_MASTER` say where it runs; local by default. Run as a module it is a session
+and a task, as each start of a Spark worker has them.
 """
 
 import atexit
@@ -75,6 +76,11 @@ def start_session(
     return session
 
 
+def warm_up(session: SparkSession) -> None:
+    """Run a task: the first Python task starts much. Only one, as a task slot would hold 50 MB each."""
+    session.range(0, 1, 1, 1).mapInArrow(lambda batches: batches, "id long").collect()
+
+
 def _connected(app_name: str) -> SparkSession:
     # gRPC would take care of forks, and say at each that it cannot; no process that is forked here uses it.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
@@ -123,3 +129,7 @@ def _check(session: SparkSession) -> None:
     master = session.conf.get("spark.master") or ""
     if master.startswith("local") and not master.startswith("local-cluster") and "," not in master:
         raise UnsafeSparkSettings(f"SPARK_MASTER={master} tries a task once; write local[N,4]")
+
+
+if __name__ == "__main__":
+    warm_up(start_session("warm-up"))

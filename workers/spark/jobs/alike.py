@@ -24,10 +24,13 @@ from poisonadmin.groups.alike.domain.similarity import WORTH_COMPARING, tokens
 from poisonadmin.groups.domain.failures import Failure, stored_failure
 from poisonadmin.messages.domain.outcome import Outcome
 from workers.spark.pieces import batch_slots
-from workers.spark.schemas import COMPARED_FAILURE
-from workers.spark.tables.extent import Extent
+from workers.spark.schemas import RowSchema
 from workers.spark.tables.frames import read_table_now
+from workers.spark.tables.source import Extent
 
+# A row a fingerprint, as poisonadmin/groups/alike/domain/compared.py says; `place`: the fingerprint's in the order in
+# which groups should stay, `tokens`: what a MinHash compares, never empty.
+COMPARED_FAILURE = RowSchema("place int, kind string, message string, frames array<string>, tokens array<string>")
 # A pair that has half of its tokens in common shares a band in 995 of 1,000 cases, one that has a tenth in 39.
 _BANDS, _HASHES_A_BAND = 40, 3
 # In a band each has so many neighbours, and the first one of all that share it: many of one kind stay a star.

@@ -14,8 +14,10 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from poisonadmin.comparisons.domain.conditions import FieldCondition, Operator
 from poisonadmin.comparisons.domain.features import ATTEMPT_FIELDS, ComparedMessage, features
-from workers.spark.schemas import FEATURE
+from workers.spark.schemas import RowSchema
 
+# A row a value of a field of a message, as poisonadmin/comparisons/domain/features.py says.
+FEATURE = RowSchema("id long, failing boolean, field string, text string, number double")
 # So many messages are turned into one batch of features.
 _MESSAGES = 2_000
 # A long has 64 bits, and the last one is the sign's.

@@ -20,9 +20,11 @@ from workers.brokers.contract import BrokerError, Shard
 from workers.brokers.drain import DRAIN_SECONDS, drain_shard
 from workers.brokers.sources import depth_of, shards_of
 from workers.spark.pieces import do_pieces
-from workers.spark.schemas import DRAINED_SHARD
+from workers.spark.schemas import RowSchema
 from workers.spark.sinks import copy_keys, policies_with_keys
 
+# A row a shard of a broker source: a `Drained`.
+DRAINED_SHARD = RowSchema("staged long, recognised long, rejected long, is_empty boolean, error string")
 _CHECK_SECONDS = 0.2
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import orjson
 import psycopg
+from psycopg import sql
 from psycopg.rows import class_row
 from pyspark.sql import SparkSession
 
@@ -25,18 +26,13 @@ from poisonadmin.rules.domain.dry_run import Found, Trial
 from poisonadmin.rules.domain.failure_rules import compile_failure_rule
 from poisonadmin.rules.domain.json_schema import compile_schema
 from poisonadmin.rules.domain.rules import RuleFailed, Stage
+from workers.delivery.sessions import Session
 from workers.spark.pieces import do_pieces
-from workers.spark.schemas import TRIED_PART
+from workers.spark.schemas import RowSchema
 
+# A row a place that the rule matched in a part, and one more with what was read, whose `address` is null.
+TRIED_PART = RowSchema("part long, address string, group_id long, messages long, samples array<long>, error string")
 _ROWS = 2000
-
-_WAITING = "message.state IN ('TBDL', 'NDLV') AND message.address_id = ANY(%(addresses)s)"
-
-
-def _range(table: str) -> str:
-    """Return the range's condition. Said of each table that is joined: the planner then reads them side by side in the
-    order of their ids, and looks none up row by row."""
-    return f"{table}.id > %(after)s AND {table}.id <= %(until)s"
 
 
 class StoredMessage(NamedTuple):
@@ -68,10 +64,26 @@ class StoredFailure(NamedTuple):
     tags: list[str]
 
 
-_FAILURES = f"""
+# The range is said of each table that is joined: the planner then reads them side by side in the order of their ids,
+# and looks none up row by row.
+_MESSAGES = sql.SQL("""
+SELECT message.id, address.name AS address, message.group_id, content_type, payload_bytes,
+       extract(epoch FROM message.expires_at - %(now)s)::float8 * 1000 AS expires_in_ms,
+       {headers} AS headers, {payload} AS payload
+FROM message JOIN address ON address.id = message.address_id
+     JOIN envelope ON envelope.id = message.id AND envelope.id > %(after)s AND envelope.id <= %(until)s {body}
+WHERE message.id > %(after)s AND message.id <= %(until)s
+      AND message.state IN ('TBDL', 'NDLV') AND message.address_id = ANY(%(addresses)s)
+ORDER BY message.id
+""")
+_BODY = sql.SQL("JOIN body ON body.id = message.id AND body.id > %(after)s AND body.id <= %(until)s")
+_HEADERS = sql.SQL("body.headers")
+_PAYLOAD = sql.SQL("CASE WHEN payload_bytes <= %(most)s THEN body.payload END")
+_LEFT_OUT = sql.SQL("NULL::bytea")
+_FAILURES = """
 SELECT message.id, address.name AS address, message.group_id, failed.attempt_number, message.failure_count AS failures,
        failed.error_class, failed.cause_class, failed.error_message, failed.status_code,
-       destination.name AS destination, coalesce(message_tag.tags, '{{}}') AS tags
+       destination.name AS destination, coalesce(message_tag.tags, '{}') AS tags
 FROM message JOIN address ON address.id = message.address_id
      CROSS JOIN LATERAL (
          SELECT * FROM attempt WHERE attempt.message_id = message.id AND outcome = 'failed'
@@ -79,37 +91,26 @@ FROM message JOIN address ON address.id = message.address_id
      ) AS failed
      LEFT JOIN destination ON destination.id = failed.destination_id
      LEFT JOIN message_tag ON message_tag.message_id = message.id
-WHERE {_range("message")} AND {_WAITING} ORDER BY message.id
-"""  # noqa: S608  (fragments are constants)
+WHERE message.id > %(after)s AND message.id <= %(until)s
+      AND message.state IN ('TBDL', 'NDLV') AND message.address_id = ANY(%(addresses)s)
+ORDER BY message.id
+"""
 
 
-def messages_in(
-    connection: "psycopg.Connection[tuple[object, ...]]",
-    ids: IdRange,
-    addresses: Sequence[int],
-    *,
-    now: datetime,
-    with_headers: bool = True,
-    with_payload: bool = True,
-    max_payload_bytes: int,
+def _messages_in(
+    connection: Session, ids: IdRange, addresses: Sequence[int], rule: ContentRule, now: datetime
 ) -> Iterator[StoredMessage]:
     """Yield the messages of the range on these addresses in the order of their ids, a few thousand rows at a time.
 
-    A larger payload than `max_payload_bytes` is left in the database.
+    What the rule does not need is left in the database, and so is a payload that is larger than `MAX_JSON_BYTES`.
     """
-    headers = "body.headers" if with_headers else "NULL::bytea"
-    payload = "CASE WHEN payload_bytes <= %(most)s THEN body.payload END" if with_payload else "NULL::bytea"
-    body = f"JOIN body ON body.id = message.id AND {_range('body')}" if with_headers or with_payload else ""
-    statement = f"""
-        SELECT message.id, address.name AS address, message.group_id, content_type, payload_bytes,
-               extract(epoch FROM message.expires_at - %(now)s)::float8 * 1000 AS expires_in_ms,
-               {headers} AS headers, {payload} AS payload
-        FROM message JOIN address ON address.id = message.address_id
-             JOIN envelope ON envelope.id = message.id AND {_range("envelope")} {body}
-        WHERE {_range("message")} AND {_WAITING} ORDER BY message.id
-    """  # noqa: S608  (fragments are constants)
+    statement = _MESSAGES.format(
+        headers=_HEADERS if rule.needs_headers else _LEFT_OUT,
+        payload=_PAYLOAD if rule.needs_body else _LEFT_OUT,
+        body=_BODY if rule.needs_headers or rule.needs_body else sql.SQL(""),
+    )
     values = {
-        "after": ids.after, "until": ids.until, "addresses": list(addresses), "now": now, "most": max_payload_bytes,
+        "after": ids.after, "until": ids.until, "addresses": list(addresses), "now": now, "most": MAX_JSON_BYTES,
     }  # fmt: skip
     with (
         connection.transaction(),
@@ -119,9 +120,7 @@ def messages_in(
         yield from cursor.execute(statement, values)
 
 
-def _failures_in(
-    connection: "psycopg.Connection[tuple[object, ...]]", ids: IdRange, addresses: Sequence[int]
-) -> Iterator[StoredFailure]:
+def _failures_in(connection: Session, ids: IdRange, addresses: Sequence[int]) -> Iterator[StoredFailure]:
     """Yield the last failure of each message of the range on these addresses."""
     values = {"after": ids.after, "until": ids.until, "addresses": list(addresses)}
     with connection.transaction(), connection.cursor("failures", row_factory=class_row(StoredFailure)) as cursor:
@@ -156,22 +155,14 @@ def _try_range(trial: Trial, ranges: Sequence[IdRange], now: datetime, part: int
     return [*places, {"part": part, "messages": found.read, "error": found.error}]
 
 
-def _before(connection: "psycopg.Connection[tuple[object, ...]]", trial: Trial, ids: IdRange, now: datetime) -> Found:
+def _before(connection: Session, trial: Trial, ids: IdRange, now: datetime) -> Found:
     found = Found()
     try:
         rule = compile_content_rule(trial.rule, compile_schema=compile_schema)
     except RuleFailed as failed:
         return Found(error=failed.why)
     rules = ContentRules([rule])
-    for stored in messages_in(
-        connection,
-        ids,
-        trial.address_ids,
-        now=now,
-        with_headers=rule.needs_headers,
-        with_payload=rule.needs_body,
-        max_payload_bytes=MAX_JSON_BYTES,
-    ):
+    for stored in _messages_in(connection, ids, trial.address_ids, rule, now):
         found.read += 1
         if rules.ask(stored.address, _subject(stored, rule)) is not None:
             found.see(stored.address, stored.group_id, stored.id)
@@ -192,7 +183,7 @@ def _subject(stored: StoredMessage, rule: ContentRule) -> Subject:
     )
 
 
-def _after(connection: "psycopg.Connection[tuple[object, ...]]", trial: Trial, ids: IdRange, _: datetime) -> Found:
+def _after(connection: Session, trial: Trial, ids: IdRange, _: datetime) -> Found:
     found = Found()
     try:
         rule = compile_failure_rule(trial.rule)
@@ -205,7 +196,7 @@ def _after(connection: "psycopg.Connection[tuple[object, ...]]", trial: Trial, i
     return found
 
 
-_STAGES: dict[Stage, Callable[["psycopg.Connection[tuple[object, ...]]", Trial, IdRange, datetime], Found]] = {
+_STAGES: dict[Stage, Callable[[Session, Trial, IdRange, datetime], Found]] = {
     Stage.BEFORE: _before,
     Stage.AFTER: _after,
 }

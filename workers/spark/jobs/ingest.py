@@ -21,7 +21,7 @@ from poisonadmin.sources.domain.files import FileKind, FileStaging, FileToTake, 
 from workers.spark import sinks
 from workers.spark.parquet import envelope_of, raw_of, row_count_of, rows_of
 from workers.spark.pieces import do_pieces
-from workers.spark.schemas import STAGED_PART, SURVEYED_PART, RowSchema
+from workers.spark.schemas import RowSchema
 from workers.spark.sources import (
     PART_BYTES,
     FileGone,
@@ -34,6 +34,11 @@ from workers.spark.sources import (
     parts_of,
 )
 
+# A row a part. `outcome` is a `FileStaging`; `error` is null for a part that is staged.
+STAGED_PART = RowSchema("part long, outcome string, staged long, rejected long, error string")
+# A row a part, before it is staged. `newlines` and `messages`, the most there can be and one more, are null unless the
+# outcome is STAGED: it can be read.
+SURVEYED_PART = RowSchema("part long, outcome string, newlines long, messages long, error string")
 Row = dict[str, Any]
 
 _quick = quick_reader(orjson.loads, orjson.dumps, partial(orjson.dumps, option=orjson.OPT_SORT_KEYS))

@@ -17,11 +17,19 @@ from poisonadmin.groups.domain.regroup_plan import FailureMove, RegroupedFailure
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.messages.domain.outcome import Outcome
 from workers.spark.pieces import do_pieces
-from workers.spark.schemas import FAILURE_MOVE, REGROUPED_FAILURE
+from workers.spark.schemas import RowSchema
 from workers.spark.tables.columns import ATTEMPTS
-from workers.spark.tables.extent import Extent
-from workers.spark.tables.source import TableReader, aliases_in
+from workers.spark.tables.source import Extent, TableReader, aliases_in
 
+# A row a pair of fingerprints: a `FailureMove`.
+FAILURE_MOVE = RowSchema(
+    "was string, fingerprint string, n long, title string, error_class string, message_id long, attempt_number int,"
+    " finished_at timestamp, last_at timestamp"
+)
+# A row a failure: a `RegroupedFailure`.
+REGROUPED_FAILURE = RowSchema(
+    "message_id long, attempt_number int, former string, was string, fingerprint string, title string"
+)
 MAX_TITLE_CHARS = 300
 REPORTED = (Outcome.IMPORTED, Outcome.RETURNED)
 

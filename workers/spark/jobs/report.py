@@ -17,17 +17,18 @@ from poisonadmin.reports.domain.columns import ColumnType
 from poisonadmin.reports.domain.kinds import Grain
 from poisonadmin.reports.domain.reading import Archived, Reading, SparkDialect
 from workers.spark.pieces import batch_slots
+from workers.spark.schemas import SPARK_TYPES
 from workers.spark.tables.columns import columns_in
-from workers.spark.tables.extent import Extent
 from workers.spark.tables.frames import only_known_destinations, read_table
+from workers.spark.tables.source import Extent
 
 ID, PLACE, COUNT = "_id", "_place", "_count"
 _TYPES = {
-    ColumnType.TEXT: (pa.string(), "string"),
-    ColumnType.WHOLE: (pa.int64(), "long"),
-    ColumnType.DECIMAL: (pa.float64(), "double"),
-    ColumnType.TIME: (pa.timestamp("us", tz="UTC"), "timestamp"),
-    ColumnType.BYTES: (pa.binary(), "binary"),
+    ColumnType.TEXT: pa.string(),
+    ColumnType.WHOLE: pa.int64(),
+    ColumnType.DECIMAL: pa.float64(),
+    ColumnType.TIME: pa.timestamp("us", tz="UTC"),
+    ColumnType.BYTES: pa.binary(),
 }
 _ENDS = ("DLVD", "NDLV", "FAIL")
 
@@ -54,7 +55,7 @@ def _columns(asked: AskedReport) -> list[tuple[str, ColumnType]]:
 
 
 def _arrow(columns: Iterable[tuple[str, ColumnType]]) -> pa.Schema:
-    return pa.schema([(name, _TYPES[kind][0]) for name, kind in columns])
+    return pa.schema([(name, _TYPES[kind]) for name, kind in columns])
 
 
 def _live(spark: SparkSession, statements: Sequence[str], schema: pa.Schema, tasks: int) -> pa.Table:
@@ -177,7 +178,9 @@ _PLACES = {Grain.MESSAGE: "0", Grain.ATTEMPT: "t.attempt_number", Grain.DECISION
 def shown(rows: DataFrame, asked: AskedReport) -> DataFrame:
     """Return the columns of the report, or the counts of its groups."""
     dialect = SparkDialect(asked.time_zone)
-    columns = [fn.expr(one.expression(dialect)).cast(_TYPES[one.type][1]).alias(one.name) for one in asked.read]
+    columns = [
+        fn.expr(one.expression(dialect)).cast(SPARK_TYPES[_TYPES[one.type]]).alias(one.name) for one in asked.read
+    ]
     if asked.measures is None:
         places = [
             fn.expr("m.id").cast("long").alias(ID),

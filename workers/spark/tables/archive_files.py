@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from datetime import date
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from poisonadmin.archive.domain.pieces import WrittenFile
 from poisonadmin.core.domain.archive_place import unfinished
 
 
@@ -100,24 +101,11 @@ def _file_system(place: str) -> tuple[fs.FileSystem, str]:
     return found
 
 
-@dataclass(frozen=True)
-class Finished:
-    """A file that was written: its rows and bytes, and the SHA-256 of both."""
-
-    path: str
-    rows: int
-    bytes: int
-    sha256: str
-    rows_sha256: str
-    first_id: int
-    last_id: int
-
-
 class NewFile:
     """Takes rows. On a disk it has another name until it is whole and the disk has it; a store shows no half object."""
 
     def __init__(self, place: str, path: str, schema: pa.Schema, key: str) -> None:
-        self._path = path
+        self._place, self._path = place, path
         self._where, self._full = located(place, path)
         self._is_local = isinstance(self._where, fs.LocalFileSystem)
         self._name = unfinished(self._full) if self._is_local else self._full
@@ -144,15 +132,18 @@ class NewFile:
         ids = rows.column(self._key)
         self._first, self._last = min(self._first, ids[0].as_py()), max(self._last, ids[-1].as_py())
 
-    def finished(self) -> Finished:
-        """Close the file, have the disk keep it, and give it its name."""
+    def finished(self, table: str, day: date, root: str) -> WrittenFile:
+        """Close the file, have the disk keep it, and give it its name. Errors: `PieceNotWritten`, as `check_file`."""
         self._writer.close()
         self._bytes.close()
         if self._is_local:
             _sync(self._name)
             Path(self._name).replace(self._full)
             _sync(os.path.dirname(self._full))  # noqa: PTH120
-        return Finished(
+        written = WrittenFile(
+            table,
+            day,
+            root,
             self._path,
             self._digest.rows,
             self._bytes.size,
@@ -161,20 +152,23 @@ class NewFile:
             self._first,
             self._last,
         )
+        check_file(self._place, written, "does not read back as it was written")
+        return written
 
 
-def read_back(place: str, path: str) -> tuple[int, str, str]:
-    """Return how many rows a file has, their SHA-256, and that of its bytes."""
-    where, full = located(place, path)
+def check_file(place: str, file: WrittenFile, why: str) -> None:
+    """Read a file back. Errors: `PieceNotWritten`, with `why`, where rows or bytes are not those that were written."""
+    where, full = located(place, file.path)
     whole = hashlib.sha256()
     with where.open_input_stream(full) as stream:
         while some := stream.read(_READ_BYTES):
             whole.update(some)
-    with where.open_input_file(full) as stored, pq.ParquetFile(stored) as file:
-        digest = RowDigest(file.schema_arrow.names)
-        for batch in file.iter_batches(batch_size=_ROWS_A_GROUP):
+    with where.open_input_file(full) as stored, pq.ParquetFile(stored) as rows:
+        digest = RowDigest(rows.schema_arrow.names)
+        for batch in rows.iter_batches(batch_size=_ROWS_A_GROUP):
             digest.add(batch)
-    return digest.rows, digest.hexdigest(), whole.hexdigest()
+    if (digest.rows, digest.hexdigest(), whole.hexdigest()) != (file.rows, file.rows_sha256, file.sha256):
+        raise PieceNotWritten(f"{file.path} {why}.")
 
 
 class _Hashed:

@@ -11,31 +11,16 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
+from psycopg import sql
 
 from poisonadmin.messages.domain.attempt import ATTEMPT_COLUMNS
+from workers.spark.schemas import POSTGRES_TYPES, SPARK_TYPES
 
-_SPARK = {
-    pa.int64(): "long",
-    pa.int32(): "int",
-    pa.string(): "string",
-    pa.binary(): "binary",
-    pa.timestamp("us", tz="UTC"): "timestamp",
-    pa.bool_(): "boolean",
-    pa.float64(): "double",
-}
-_POSTGRES = {
-    pa.int64(): "bigint",
-    pa.int32(): "integer",
-    pa.string(): "text",
-    pa.binary(): "bytea",
-    pa.timestamp("us", tz="UTC"): "timestamptz",
-    pa.bool_(): "boolean",
-    pa.float64(): "float8",
-}
 _LONG, _INT, _TEXT, _BYTES = pa.int64(), pa.int32(), pa.string(), pa.binary()
 _TIME, _BOOL, _DOUBLE = pa.timestamp("us", tz="UTC"), pa.bool_(), pa.float64()
-# For PostgreSQL's names of types.
-_ARROW = {"int8": _LONG, "int4": _INT, "int2": _INT, "text": _TEXT, "bytea": _BYTES, "timestamptz": _TIME}
+# By PostgreSQL's names.
+_ARROW = {name: arrow for arrow, name in POSTGRES_TYPES.items()} | {"int2": _INT}
+_SELECT = sql.SQL("SELECT {columns} FROM {source} WHERE {id} > %(after)s AND {id} <= %(until)s{conditions}")
 
 
 @dataclass(frozen=True)
@@ -50,12 +35,12 @@ class Column:
     @property
     def as_sql(self) -> str:
         """The column as the database gives it, in the type that Arrow expects."""
-        return f'({self.sql})::{_POSTGRES[self.type]} AS "{self.name}"'
+        return f'({self.sql})::{POSTGRES_TYPES[self.type]} AS "{self.name}"'
 
     @property
     def as_spark(self) -> str:
         """The column as Spark declares it."""
-        return f"`{self.name}` {_SPARK[self.type]}"
+        return f"`{self.name}` {SPARK_TYPES[self.type]}"
 
 
 @dataclass(frozen=True)
@@ -85,10 +70,12 @@ class Table:
         """
         needed = dict.fromkeys(column.join for column in (*columns, *(column for column, _ in conditions)))
         where = "".join(f" AND ({text.format(f'({column.sql})')})" for column, text in conditions)
-        return (
-            f"SELECT {', '.join(column.as_sql for column in columns)} FROM {self.own} {' '.join(filter(None, needed))}"  # noqa: S608
-            f" WHERE {self.id} > %(after)s AND {self.id} <= %(until)s{where}"
-        )
+        return _SELECT.format(
+            columns=sql.SQL(", ".join(column.as_sql for column in columns)),
+            source=sql.SQL(" ".join([self.own, *filter(None, needed)])),
+            id=sql.SQL(self.id),
+            conditions=sql.SQL(where),
+        ).as_string()
 
 
 def columns_in(conditions: str) -> list[str]:

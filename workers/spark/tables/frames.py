@@ -8,8 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from workers.spark.tables.columns import TABLES, spark_schema
-from workers.spark.tables.extent import Extent
-from workers.spark.tables.source import FORMAT, Part, TableReader, TableSource
+from workers.spark.tables.source import FORMAT, Extent, Part, TableReader, TableSource
 
 
 def read_table(

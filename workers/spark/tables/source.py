@@ -3,8 +3,10 @@
 Each range is one query of its own, so that no snapshot of the database is held for longer than that.
 """
 
+import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 
@@ -23,8 +25,31 @@ from poisonadmin.core.domain.secret_settings import database_url
 from poisonadmin.messages.domain.id_ranges import IdRange
 from workers.spark.tables.archive_files import located
 from workers.spark.tables.columns import TABLES, Column, Table, arrow_schema, spark_schema
-from workers.spark.tables.extent import Extent, from_options
 from workers.spark.tables.filters import as_expression, as_sql, column_of, is_known
+
+
+@dataclass(frozen=True)
+class Extent:
+    """The extent in which a table is read: ranges of ids in the database, and files of the archive (paths or URLs).
+
+    `ids`: single messages in the database beside the ranges, rising.
+    """
+
+    ranges: Sequence[IdRange] = ()
+    files: Sequence[str] = ()
+    ids: Sequence[int] = ()
+
+    def as_options(self) -> dict[str, str]:
+        """Return the extent as options of a Spark data source."""
+        ranges = [[one.after, one.until] for one in self.ranges]
+        return {"ranges": json.dumps(ranges), "files": json.dumps(list(self.files)), "ids": json.dumps(list(self.ids))}
+
+
+def from_options(options: Mapping[str, str]) -> Extent:
+    """Return the extent that options of a Spark data source say."""
+    ranges = [IdRange(after, until) for after, until in json.loads(options.get("ranges", "[]"))]
+    return Extent(ranges, json.loads(options.get("files", "[]")), json.loads(options.get("ids", "[]")))
+
 
 FORMAT = "poisonadmin"
 _BATCH_ROWS = 2_000
