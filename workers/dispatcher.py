@@ -24,9 +24,8 @@ from poisonadmin.delivery.commands.redelivery import (
 )
 from poisonadmin.runs.commands.worker_runs import RunHeartbeat
 from workers.crash_recovery import recover_here
-from workers.delivery.listening import listen, wait
-from workers.delivery.sessions import Sessions
-from workers.delivery.shards import MOST_WAITING
+from workers.delivery.sessions import Sessions, listen, wait_for_notification
+from workers.delivery.task import MOST_WAITING
 
 # Eight claims at once that begin deliveries, or more small ones; those that only wait for answers are not counted.
 CLAIMS = 8
@@ -149,7 +148,7 @@ class Dispatcher:
             if not self._is_listening:
                 listen(session, DUE)
                 self._is_listening = True
-            wait(session, seconds)
+            wait_for_notification(session, seconds)
         except psycopg.Error:  # the next check says what is wrong with the database
             self._sessions.close()
             self._is_listening = False

@@ -18,7 +18,7 @@ from poisonadmin.core.domain.secret_settings import database_url
 from poisonadmin.core.domain.spark_settings import LOCAL_BATCH_MASTER, LOCAL_MASTER, SHORT_JOBS
 from poisonadmin.delivery.domain.lease import HEARTBEAT_SECONDS
 from poisonadmin.destinations.domain.handler_config import handler_directories
-from workers.delivery.handler.sandbox.account import UnusableSandboxUser, choose_account
+from workers.delivery.handler.destination import UnusableSandboxUser, choose_account
 from workers.dispatcher import Dispatcher
 from workers.spark.jobs.redeliver import run_delivery_task
 from workers.spark.session import awaited_url, is_here, remote_url, start_session, warm_up

@@ -35,10 +35,9 @@ from poisonadmin.system.commands.housekeeping import clean_up
 from workers.brokers.checking import check_broker
 from workers.celery_app import app, do_alone, do_each, worker_name
 from workers.crash_recovery import LocalJournals, recover_here
-from workers.delivery.http.failures import transport_failure
-from workers.delivery.http.pool import Pool, tls_context
+from workers.delivery.http.answers import transport_failure
+from workers.delivery.http.connection import Pool
 from workers.delivery.http.reader import IncomingAnswer
-from workers.delivery.http.resolver import GuardedResolver
 
 
 @app.task  # type: ignore[untyped-decorator]
@@ -131,14 +130,7 @@ def post(url: str, headers: Mapping[str, str], body: bytes) -> PostAnswer:
 
 
 async def _answer(url: URL, headers: Mapping[str, str], body: bytes, guard: NetworkGuard) -> IncomingAnswer:
-    assert url.raw_host is not None
-    assert url.port is not None
-    pool = Pool(
-        GuardedResolver(url.raw_host, url.port, guard),
-        guard,
-        tls=tls_context(is_verified=True) if url.scheme == "https" else None,
-        server_name=url.raw_host.rstrip("."),
-    )
+    pool = Pool(url, guard)
     answer = IncomingAnswer(keep=KEPT_BYTES)
     deadline = asyncio.get_running_loop().time() + TIMEOUT_SECONDS
     try:

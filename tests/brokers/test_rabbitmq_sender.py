@@ -22,9 +22,9 @@ from tests.brokers.rabbitmq_queues import ClassicQueues
 from tests.workers.nodes import RecordingNode
 from tests.workers.sinks import delivery
 from workers.brokers.rabbitmq.encoding import text_field
-from workers.delivery.broker.sender import BrokerDestination, parse_broker_config
+from workers.delivery.broker import BrokerDestination, parse_broker_config
 from workers.delivery.deliver import deliver_all
-from workers.delivery.deliveries import Delivery
+from workers.delivery.deliveries import Delivery, DestinationRow
 
 RUNS_WITH = ("rabbitmq classic", "rabbitmq quorum")
 
@@ -32,7 +32,7 @@ RUNS_WITH = ("rabbitmq classic", "rabbitmq quorum")
 def destination(port: int, **config: Any) -> BrokerDestination:
     """Return a destination at a port of the loopback interface."""
     wanted = {"url": f"amqp://127.0.0.1:{port}", "batch": 50, "timeout_ms": 20_000, **config}
-    return parse_broker_config("rabbitmq", wanted, id=1, name="rabbit")
+    return parse_broker_config(DestinationRow(1, "rabbit", kind="rabbitmq", config=wanted))
 
 
 def returning(queue: str, count: int, **changes: Any) -> list[Delivery]:

@@ -77,7 +77,7 @@ HOPS = (
     Hop("poisonadmin/delivery/commands/claim.py", "claim_due", "moves what is due to DLNG, in shards"),
     Hop("workers/delivery/task.py", "serve", "takes shards as they come, in a Spark task that stays"),
     Hop("workers/delivery/shard.py", "deliver_shard", "reads the messages, applies the rules, delivers"),
-    Hop("workers/delivery/http/sender.py", "HttpSender", "sends the request and reads the answer"),
+    Hop("workers/delivery/http/exchange.py", "HttpSender", "sends the request and reads the answer"),
     Hop("workers/delivery/node.py", "NodeSession.record", "writes the outcome as an attempt"),
     Hop("poisonadmin/delivery/commands/settle.py", "settle", "moves what has an outcome out of DLNG"),
     Hop("poisonadmin/policies/domain/retry_decision.py", "on_failure", "decides: wait, move, give up or NDLV"),

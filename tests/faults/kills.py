@@ -11,7 +11,7 @@ from poisonadmin.core.domain.spark_settings import SETTINGS
 from poisonadmin.embedded.processes import MARK
 from tests.faults.run import Scene
 from tests.whole_system.installation import Installation, until
-from workers.delivery.handler.sandbox.account import CHILD
+from workers.delivery.handler.destination import CHILD
 
 RESTART_SECONDS = 180
 # What stands in the command lines of the processes that Spark and deliveries start.

@@ -8,8 +8,7 @@ from django.db import connection
 
 from poisonadmin.delivery.commands.claim import ClaimRef
 from poisonadmin.delivery.domain.journal import JOURNAL_BYTES, Journal, Kind
-from workers.delivery.handler.sandbox.journal_file import JournalFile
-from workers.delivery.handler.sandbox.journals import journal_directory
+from workers.delivery.handler.journals import JournalFile, journal_directory
 
 HERE = platform.node()
 IN_PAGES = {"delivered": Kind.DELIVERED, "failed": Kind.FAILED, "discarded": Kind.DISCARDED}

@@ -218,7 +218,7 @@ def test_an_indented_copy_of_a_python_trace_has_the_same_frame() -> None:
 
 
 def test_what_calls_a_handler_is_folded_away() -> None:
-    own = '  File "/srv/poisonadmin/workers/delivery/handler/sandbox/inside/child.py", line 254, in _told'
+    own = '  File "/srv/poisonadmin/workers/delivery/handler/sandbox/child.py", line 254, in _told'
     theirs = '  File "/srv/shop/handlers/orders.py", line 3, in handle'
     assert first_application_frame(own) is None
     stack = f"Traceback (most recent call last):\n{own}\n    answer()\n{theirs}\n    1 / 0\nZeroDivisionError: by zero"

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from poisonadmin.groups.domain.failures import MAX_TITLE_CHARS, Failure, fingerprint, stored_failure, title
 from poisonadmin.messages.domain.outcome import Outcome
-from workers.delivery.outcomes import attempt_row, fail
+from workers.delivery.deliveries import attempt_row, fail
 
 
 class _Run:

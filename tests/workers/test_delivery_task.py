@@ -18,7 +18,7 @@ from tests.fixtures.delivery import claim, enqueue, make_destination, states
 from tests.fixtures.endpoint import endpoint
 from tests.messages.simulated_tasks import execute
 from tests.whole_system.installation import until
-from workers.delivery import shards, task
+from workers.delivery import task
 from workers.dispatcher import DeliveryTasks
 
 SHARDS = "SELECT claim_id, shard FROM claim_shard ORDER BY 1, 2"
@@ -116,7 +116,7 @@ def test_while_a_shard_waits_for_answers_the_task_delivers_others(
     monkeypatch.setattr("workers.delivery.shard.START_BUDGET_SECONDS", 0.3)
     with endpoint() as (url, answers), tasks(test_database_url) as [running]:
         hanging = []
-        for number in range(shards.MOST_WAITING):
+        for number in range(task.MOST_WAITING):
             hanging += deliver_to(f"hangs{number}", f"{url}{number}")
             claim()
             until(lambda: len(fetch_rows(SHARDS)) == fetch_values("SELECT count(*) FROM node")[0])

@@ -15,7 +15,7 @@ from tests.workers.sandboxes import HANDLERS, handle
 from workers.delivery.deliver import deliver_all
 from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.destination import HandlerDestination
-from workers.delivery.handler.sandbox.journals import attempts_left_behind, node_ids, remove_journals
+from workers.delivery.handler.journals import attempts_left_behind, node_ids, remove_journals
 
 
 def the_row(deed: str, journals: Path) -> AttemptRecord:

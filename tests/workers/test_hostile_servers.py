@@ -12,8 +12,7 @@ import pytest
 from poisonadmin.messages.domain.attempt import AttemptRecord
 from tests.workers.sinks import Connection, deliver, delivery, destination, raw_sink, read_request
 from workers.delivery.http.exchange import KEPT_BYTES
-from workers.delivery.http.head import MAX_FIELDS, MAX_HEAD_BYTES
-from workers.delivery.http.reader import MAX_INTERIM_ANSWERS
+from workers.delivery.http.reader import MAX_FIELDS, MAX_HEAD_BYTES, MAX_INTERIM_ANSWERS
 
 TIMEOUT_MS = 600
 # What a busy machine may add.

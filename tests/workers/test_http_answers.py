@@ -9,6 +9,7 @@ from aiohttp import web
 
 from poisonadmin.messages.domain.attempt import AttemptRecord
 from tests.workers.sinks import deliver, delivery, destination, http_sink, outcome_of_connection, read_request, saying
+from workers.delivery.deliveries import DestinationRow
 from workers.delivery.http.exchange import KEPT_BYTES, parse_http_config
 
 
@@ -162,7 +163,8 @@ def test_a_consumer_that_sends_back_what_it_was_sent_shows_no_secret(before: int
 
     async def run() -> AttemptRecord:
         async with http_sink(echo) as url:
-            return (await deliver([delivery()], parse_http_config({"url": url}, secrets, id=1))).row
+            to = parse_http_config(DestinationRow(1, config={"url": url}, secrets=secrets))
+            return (await deliver([delivery()], to)).row
 
     row = asyncio.run(run())
     assert row.status_code == 500
@@ -180,7 +182,8 @@ def test_a_consumer_s_wish_shows_no_secret() -> None:
 
     async def run() -> AttemptRecord:
         async with http_sink(discard) as url:
-            to = parse_http_config({"url": url}, {"X-Signature": "s3cr3t-signature"}, id=1)
+            secrets = {"X-Signature": "s3cr3t-signature"}
+            to = parse_http_config(DestinationRow(1, config={"url": url}, secrets=secrets))
             return (await deliver([delivery()], to)).row
 
     row = asyncio.run(run())

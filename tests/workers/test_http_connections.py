@@ -20,8 +20,8 @@ from tests.workers.sinks import (
     raw_sink,
     read_request,
 )
-from workers.delivery.http import pool
-from workers.delivery.http.pool import KEEP_ALIVE_SECONDS, connected_socket, tls_context
+from workers.delivery.http import connection
+from workers.delivery.http.connection import KEEP_ALIVE_SECONDS, connected_socket, tls_context
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 Answering = Callable[[asyncio.StreamWriter, int], Awaitable[None]]
@@ -174,7 +174,7 @@ def test_the_next_address_is_tried_where_one_refuses(addresses: tuple[str, ...])
 
 
 def test_an_address_that_is_silent_is_overtaken_by_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "HEAD_START_SECONDS", 0.05)
+    monkeypatch.setattr(connection, "HEAD_START_SECONDS", 0.05)
     made: list[socket.socket] = []
 
     def make(info: Any) -> socket.socket:

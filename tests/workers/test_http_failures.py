@@ -5,10 +5,9 @@ import ssl
 
 import pytest
 
-from workers.delivery.http.connection import ConnectionClosed
-from workers.delivery.http.failures import transport_failure
-from workers.delivery.http.head import NotHttp
-from workers.delivery.http.pool import NotConnected
+from workers.delivery.http.answers import transport_failure
+from workers.delivery.http.connection import ConnectionClosed, NotConnected
+from workers.delivery.http.reader import NotHttp
 from workers.delivery.http.resolver import AddressRefused, NameNotResolved
 
 

@@ -10,8 +10,7 @@ from aiohttp.http_parser import HttpResponseParser
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from workers.delivery.http.head import Head, NotHttp, parse_head
-from workers.delivery.http.reader import READ_BYTES, IncomingAnswer
+from workers.delivery.http.reader import READ_BYTES, Head, IncomingAnswer, NotHttp, parse_head
 
 KEPT_BYTES = 100
 NAMES = st.text("abcXYZ019!#$%&'*+-.^_`|~", min_size=1, max_size=12)

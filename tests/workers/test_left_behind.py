@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.workers.sandboxes import handle
-from workers.delivery.handler.sandbox.descendants import end_sandboxes_of, mark_of
+from workers.delivery.handler.children import end_sandboxes_of, mark_of
 
 MARKED = """
 import os, resource, sys, time

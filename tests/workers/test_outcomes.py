@@ -12,7 +12,7 @@ from poisonadmin.messages.domain.outcome import Outcome
 from poisonadmin.policies.domain.retry_schedule import retry_after_ms
 from poisonadmin.store.models.attempt import Attempt
 from tests.workers.sinks import delivery
-from workers.delivery.outcomes import attempt_row, fail, storable
+from workers.delivery.deliveries import attempt_row, fail, storable
 from workers.delivery.run import instant
 
 _TYPES = {

@@ -13,9 +13,14 @@ import pytest
 
 from tests.whole_system.installation import until
 from tests.workers.sandboxes import HANDLERS, handle
-from workers.delivery.handler.destination import parse_handler_config
-from workers.delivery.handler.sandbox.account import SandboxAccount, UnusableSandboxUser, choose_account
-from workers.delivery.handler.sandbox.inside.child import MAX_PROCESSES
+from workers.delivery.deliveries import DestinationRow
+from workers.delivery.handler.destination import (
+    SandboxAccount,
+    UnusableSandboxUser,
+    choose_account,
+    parse_handler_config,
+)
+from workers.delivery.handler.sandbox.child import MAX_PROCESSES
 
 NOBODY = pwd.getpwnam("nobody")
 IS_ROOT = os.geteuid() == 0
@@ -101,6 +106,8 @@ def test_a_user_that_is_named_must_do(roots: list[str], tmp_path: Path, monkeypa
     assert choose_account({}, [str(hidden)]).account is None
     monkeypatch.setenv("POISONADMIN_HANDLER_PATH", str(hidden))
     monkeypatch.setenv("POISONADMIN_SANDBOX_USER", "nobody")
-    assert "cannot run as nobody" in str(parse_handler_config({"callable": "deadly:handle"}).broken)
+    assert "cannot run as nobody" in str(
+        parse_handler_config(DestinationRow(config={"callable": "deadly:handle"})).broken
+    )
     own = {"POISONADMIN_SANDBOX_USER": pwd.getpwuid(os.geteuid()).pw_name}
     assert choose_account(own, roots).account is None

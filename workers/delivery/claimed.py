@@ -2,21 +2,19 @@
 
 import json
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
-import psycopg
-from psycopg.rows import args_row
+from psycopg.rows import args_row, class_row
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.delivery.domain.slots import end_of_slots
 from poisonadmin.destinations.domain.http_config import InvalidDestination
-from workers.delivery.broker.sender import BrokerDestination, parse_broker_config
-from workers.delivery.deliveries import Delivery
+from workers.delivery.broker import BrokerDestination, parse_broker_config
+from workers.delivery.deliveries import Delivery, Destination, DestinationRow
 from workers.delivery.handler.destination import HandlerDestination, parse_handler_config
 from workers.delivery.http.exchange import HttpDestination, parse_http_config
-
-Destination = HttpDestination | HandlerDestination | BrokerDestination
+from workers.delivery.sessions import Session
 
 # Slots have their distances among those of a destination, or of an operation there.
 _Spaced = tuple[int, int | None]
@@ -64,12 +62,20 @@ ORDER BY place
 """
 
 _DESTINATIONS = """
-SELECT destination.id, name, owner, kind, config, secrets, claim.plan
-FROM destination, claim WHERE destination.id = ANY(%s) AND claim.id = %s
+SELECT destination.id, name, owner, kind, config, secrets, (plan -> destination.id::text ->> 'slots')::int AS slots
+FROM destination, claim WHERE destination.id = ANY(%s) AND claim.id = %s AND plan ? destination.id::text
 """
 
+_BODIES = "SELECT id, headers, payload, CASE WHEN %s THEN transport END FROM body WHERE id = ANY(%s)"
 
-def read_claimed(reader: "psycopg.Connection[tuple[object, ...]]", claim_id: int, shard: int) -> deque[Delivery]:
+_KINDS: dict[str, tuple[type[Destination], Callable[[DestinationRow], Destination]]] = {
+    "http": (HttpDestination, parse_http_config),
+    "handler": (HandlerDestination, parse_handler_config),
+    **dict.fromkeys(BROKERS, (BrokerDestination, parse_broker_config)),
+}
+
+
+def read_claimed(reader: Session, claim_id: int, shard: int) -> deque[Delivery]:
     """Return the shard's messages, without their bodies, in the order in which they are to begin.
 
     One that may not be delivered is left out: it is larger than its address takes, its bookmark is on the poison list,
@@ -80,53 +86,26 @@ def read_claimed(reader: "psycopg.Connection[tuple[object, ...]]", claim_id: int
         return deque(cursor.execute(_CLAIMED, [claim_id, shard]).fetchall())
 
 
-def read_is_isolation(reader: "psycopg.Connection[tuple[object, ...]]", claim_id: int) -> bool:
-    """Return whether the claim holds candidates, to be delivered one after the other."""
-    row = reader.execute("SELECT is_isolation FROM claim WHERE id = %s", [claim_id]).fetchone()
-    return row is not None and bool(row[0])
-
-
-def read_destinations(
-    reader: "psycopg.Connection[tuple[object, ...]]", claim_id: int, ids: set[int]
-) -> dict[int, Destination]:
+def read_destinations(reader: Session, claim_id: int, ids: set[int]) -> dict[int, Destination]:
     """Return the destinations by id, each with this shard's part of its concurrency.
 
     One that an address was given only after the claim is left out: its messages go back and are claimed for it.
     """
-    found: dict[int, Destination] = {}
-    for row in reader.execute(_DESTINATIONS, [list(ids), claim_id]).fetchall():
-        destination_id, name, owner, kind, config, secrets, plan = row
-        assert isinstance(destination_id, int)
-        assert isinstance(config, dict)
-        assert isinstance(plan, dict)
-        if str(destination_id) not in plan:
-            continue
-        slots = plan[str(destination_id)]["slots"]
-        found[destination_id] = _destination(destination_id, str(name), str(owner), str(kind), config, secrets, slots)
-    return found
+    with reader.cursor(row_factory=class_row(DestinationRow)) as cursor:
+        rows = cursor.execute(_DESTINATIONS, [list(ids), claim_id]).fetchall()
+    return {row.id: _destination(row) for row in rows}
 
 
-def _destination(
-    destination_id: int, name: str, owner: str, kind: str, config: dict[str, Any], secrets: Any, slots: int
-) -> Destination:
+def _destination(row: DestinationRow) -> Destination:
     """Return the destination; one that cannot be used fails its own deliveries and says why, the others go on."""
+    kind, parse = _KINDS[row.kind]
     try:
-        if kind == "handler":
-            return parse_handler_config(config, id=destination_id, name=name, owner=owner, concurrency=slots)
-        if kind in BROKERS:
-            return parse_broker_config(kind, config, secrets, id=destination_id, name=name, slots=slots)
-        return parse_http_config(config, secrets, id=destination_id, name=name, owner=owner, concurrency=slots)
+        return parse(row)
     except InvalidDestination as error:
-        if kind == "handler":
-            return HandlerDestination(destination_id, name, callable="", broken=error.detail)
-        if kind in BROKERS:
-            return BrokerDestination(destination_id, name, kind, broken=error.detail)
-        return HttpDestination(destination_id, name, url="", broken=error.detail)
+        return kind(row.id, row.name, broken=error.detail)
 
 
-def with_bodies(
-    reader: "psycopg.Connection[tuple[object, ...]]", claimed: deque[Delivery], brokers: Collection[int] = ()
-) -> Iterator[list[Delivery]]:
+def with_bodies(reader: Session, claimed: deque[Delivery], brokers: Collection[int] = ()) -> Iterator[list[Delivery]]:
     """Take the messages a slice at a time, and yield it with headers and payloads; hold no snapshot in between.
 
     `brokers`: the ids of destinations that need the report of the broker that a message came from.
@@ -134,12 +113,8 @@ def with_bodies(
     ends = _ends_of_slots(claimed)
     while claimed:
         some = _take_slice(claimed)
-        transport = "transport" if any(one.destination_id in brokers for one in some) else "NULL::bytea"
-        rows = reader.execute(
-            f"SELECT id, headers, payload, {transport} FROM body WHERE id = ANY(%s)",  # noqa: S608  (one of two)
-            [[one.message_id for one in some]],
-            binary=True,
-        ).fetchall()
+        with_transport = any(one.destination_id in brokers for one in some)
+        rows = reader.execute(_BODIES, [with_transport, [one.message_id for one in some]], binary=True).fetchall()
         bodies = {row[0]: row for row in rows}
         for one in some:
             one.start_before = ends.get((one.destination_id, one.operation_id))

@@ -10,15 +10,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 from poisonadmin.core.domain.ssrf import NetworkGuard
-from workers.delivery.broker.sender import BrokerDestination, BrokerSender
-from workers.delivery.claimed import Destination
-from workers.delivery.deliveries import Delivery, Summary, summary_of
+from workers.delivery.broker import BrokerDestination, BrokerSender
+from workers.delivery.deliveries import Delivery, Destination, Summary, summary_of
 from workers.delivery.handler.destination import HandlerDestination
 from workers.delivery.handler.sender import HandlerSender
-from workers.delivery.http.exchange import Exchange
+from workers.delivery.http.exchange import HttpDestination, HttpSender
 from workers.delivery.http.resolver import Lookup, system_lookup
-from workers.delivery.http.sender import HttpSender
-from workers.delivery.run import DeliveryNode, Run, instant
+from workers.delivery.run import DeliveryNode, Run
 from workers.delivery.scheduler import HELD_BYTES, Buffer
 from workers.delivery.sender import Sender
 
@@ -43,7 +41,7 @@ async def deliver_all(
     ends the run and is raised here, after what was begun has ended. When this is cancelled, what is under way is broken
     off and not recorded: its outcome is unknown.
     """
-    run = Run(node, node.claim_id, node.shard, offset=node.now() - time.monotonic())
+    run = Run(node.claim_id, node.shard, node.now() - time.monotonic(), node)
     senders: dict[int, Sender] = {}
 
     def open_sender(to: Destination) -> Sender:
@@ -52,7 +50,8 @@ async def deliver_all(
             return HandlerSender(run, to, waiting=waiting)
         if isinstance(to, BrokerDestination):
             return BrokerSender(run, to, waiting=waiting)
-        return HttpSender(run, to, lambda: Exchange(to, guard, lookup, now=lambda: instant(run.now())), waiting=waiting)
+        assert isinstance(to, HttpDestination)
+        return HttpSender(run, to, guard, lookup, waiting=waiting)
 
     try:
         await _feed(run, deliveries, destinations, senders, open_sender)

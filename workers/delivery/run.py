@@ -11,7 +11,7 @@ from typing import Protocol
 
 from poisonadmin.messages.domain.attempt import AttemptRecord
 from poisonadmin.messages.domain.outcome import Outcome
-from workers.delivery.deliveries import Delivery, Tally
+from workers.delivery.deliveries import Delivery, RunIdentity, Tally
 
 
 class DeliveryNode(Protocol):
@@ -61,7 +61,7 @@ class DeliveryNode(Protocol):
 
 
 @dataclass(slots=True)
-class Run:
+class Run(RunIdentity):
     """The state of one call of `deliver_all`.
 
     Wall-clock times are the node's (the database's): `offset` is read once, so that a step of this machine's clock in
@@ -69,9 +69,6 @@ class Run:
     """
 
     node: DeliveryNode
-    claim_id: int | None
-    shard: int | None
-    offset: float
     recorded: int = 0
     tallies: dict[int, Tally] = field(default_factory=dict)
     # Messages that were taken from a queue, to be begun.

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from poisonadmin.delivery.domain.slots import LATE_SECONDS
 from poisonadmin.messages.domain.outcome import LETS_FOLLOW, Outcome
 from poisonadmin.rules.domain.rules import Before
-from workers.delivery.deliveries import Delivery, Tally
-from workers.delivery.outcomes import row_of_rule
+from workers.delivery.deliveries import Delivery, Tally, row_of_rule
 from workers.delivery.run import Run, instant
 
 # How much of what was read may wait in memory, shared evenly between the destinations.

@@ -1,6 +1,6 @@
 """The database sessions of a delivering task, kept from shard to shard: to open one costs more than a small shard."""
 
-from typing import Self
+from typing import LiteralString, Self
 
 import psycopg
 
@@ -52,3 +52,17 @@ class Sessions:
             session = psycopg.connect(self._dsn, autocommit=True, connect_timeout=5, application_name=name)
             self._open[name] = session
         return session
+
+
+def listen(session: Session, channel: LiteralString) -> None:
+    """Have the session keep the channel's notifications from now on."""
+    session.execute(f"LISTEN {channel}")
+
+
+def wait_for_notification(session: Session, seconds: float) -> None:
+    """Return when a notification came, since the last call too, or after `seconds`.
+
+    Errors: `psycopg.OperationalError`.
+    """
+    for _ in session.notifies(timeout=max(0.0, seconds), stop_after=1):
+        pass

@@ -9,18 +9,19 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Set
 from dataclasses import asdict
+from typing import Any
 
 from poisonadmin.core.domain.ssrf import guard_from
 from poisonadmin.delivery.domain.destination_tally import DestinationTally
 from poisonadmin.delivery.domain.window import TRANSPORT_CAUSES
 from poisonadmin.messages.domain.attempt import AttemptRecord
-from workers.delivery.broker.sender import BrokerDestination
-from workers.delivery.claimed import Destination, read_claimed, read_destinations, read_is_isolation, with_bodies
+from workers.delivery.broker import BrokerDestination
+from workers.delivery.claimed import read_claimed, read_destinations, with_bodies
 from workers.delivery.content_filter import read_rules, screened
 from workers.delivery.deliver import deliver_all
-from workers.delivery.deliveries import Delivery, Summary, Tally
+from workers.delivery.deliveries import Delivery, Destination, Summary, Tally
 from workers.delivery.handler.destination import HandlerDestination
-from workers.delivery.handler.sandbox.journals import journal_directory, remove_journals
+from workers.delivery.handler.journals import journal_directory, remove_journals
 from workers.delivery.node import NodeSession, enter
 from workers.delivery.sessions import Session, Sessions
 
@@ -29,6 +30,9 @@ from workers.delivery.sessions import Session, Sessions
 START_BUDGET_SECONDS = 2.0
 # What was begun when the node is told to stop has this long to end; its outcome is unknown after that.
 STOP_GRACE_SECONDS = 4.0
+
+# Whether its messages are candidates, to be delivered one after the other; and the database's time.
+_CLAIM = "SELECT is_isolation, extract(epoch FROM clock_timestamp())::float8 FROM claim WHERE id = %s"
 
 
 class ShardNode:
@@ -68,8 +72,9 @@ class ShardNode:
         self._claimed_there.update(self._claimed.values())
         self._session.report(self._under_way)
         destinations = read_destinations(reader, self.claim_id, set(self._claimed.values()))
-        self.now = _database_clock(reader)
-        self.is_isolation = read_is_isolation(reader, self.claim_id)
+        row: Any = reader.execute(_CLAIM, [self.claim_id]).fetchone()
+        self.is_isolation, offset = row[0], row[1] - time.monotonic()
+        self.now = lambda: time.monotonic() + offset
         self._handlers = {to.id for to in destinations.values() if isinstance(to, HandlerDestination)}
         if self._handlers:
             # From here on the journals of a node that is lost are read before anything of it goes back.
@@ -167,10 +172,3 @@ async def _deliver(node: ShardNode, reader: Session) -> Summary | None:
                 await asyncio.wait([delivering], timeout=1)
                 return None
     return delivering.result()
-
-
-def _database_clock(reader: Session) -> Callable[[], float]:
-    row = reader.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
-    assert row is not None
-    offset = float(str(row[0])) - time.monotonic()
-    return lambda: time.monotonic() + offset

@@ -8,15 +8,70 @@ database, and the row of a node is the fence as ever, so that it does not matter
 
 import logging
 import time
-from typing import Any
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Any, Self
 
 import psycopg
 
 from poisonadmin.core.domain.channels import SHARD
 from poisonadmin.core.domain.locks import Lock
-from workers.delivery.listening import listen, wait
-from workers.delivery.sessions import Session, Sessions
-from workers.delivery.shards import Shards
+from workers.delivery.sessions import Session, Sessions, listen, wait_for_notification
+from workers.delivery.shard import deliver_shard
+
+# An endpoint that hangs holds a shard, and a session of its node, for as long as its time-out.
+MOST_WAITING = 5
+
+
+class Shards:
+    """Delivers shards, one after the other, each in a thread. `taken` counts them. On exit all have ended."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self.taken = 0
+        self._sessions = sessions
+        self._idle: list[Sessions] = []
+        self._running: set[Future[bool]] = set()
+        self._threads = ThreadPoolExecutor(MOST_WAITING + 1, thread_name_prefix="shard")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._threads.shutdown()
+        for sessions in self._idle:
+            sessions.close()
+
+    @property
+    def are_under_way(self) -> bool:
+        """Return whether any waits for an answer."""
+        return bool(self._running)
+
+    def deliver(self, claim_id: int, shard: int) -> None:
+        """Deliver a shard; return when it has ended, or only waits for answers and another one may begin beside it.
+
+        Errors: those of `deliver_shard`, of any shard that has ended since the last call.
+        """
+        own = self._idle.pop() if self._idle else self._sessions.beside()
+        only_waits: Future[bool] = Future()
+        running = self._threads.submit(self._deliver, own, claim_id, shard, only_waits)
+        self._running.add(running)
+        wait({running, only_waits}, return_when=FIRST_COMPLETED)
+        if len(self._running) > MOST_WAITING:
+            wait(self._running, return_when=FIRST_COMPLETED)
+        self.reap()
+
+    def reap(self) -> None:
+        """Count the shards that have ended. Errors: as `deliver`."""
+        ended = {one for one in self._running if one.done()}
+        self._running -= ended
+        for one in ended:
+            self.taken += one.result()
+
+    def _deliver(self, own: Sessions, claim_id: int, shard: int, only_waits: "Future[bool]") -> bool:
+        try:
+            return deliver_shard(own, claim_id=claim_id, shard=shard, waits=lambda: only_waits.set_result(True))
+        finally:
+            self._idle.append(own)
+
 
 # How long a task that nothing is left for stays.
 IDLE_SECONDS = 60.0
@@ -69,7 +124,7 @@ def serve(dsn: str, *, instance: int, idle_seconds: float = IDLE_SECONDS) -> int
                     shards.deliver(claim_id, shard)
                     until = time.monotonic() + idle_seconds
                 else:
-                    wait(listener, min(CHECK_SECONDS, max(until - time.monotonic(), REAP_SECONDS)))
+                    wait_for_notification(listener, min(CHECK_SECONDS, max(until - time.monotonic(), REAP_SECONDS)))
                 away = None
             except psycopg.OperationalError as error:
                 log.warning("the database does not answer: %s", str(error).splitlines()[0])

@@ -8,16 +8,20 @@ from collections.abc import Iterator
 from poisonadmin.groups.domain.failures import Failure
 from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.destination import HandlerDestination
-from workers.delivery.handler.outcomes import crash_row, failed_unbegun, failure_of, result_row, suspected_row
-from workers.delivery.handler.sandbox.end import (
+from workers.delivery.handler.outcomes import (
     CPU_LIMIT,
     JOURNAL_DAMAGED,
     NOT_LOADED,
     OUT_OF_MEMORY,
     TIME_LIMIT,
     crash_of,
+    crash_row,
+    failed_unbegun,
+    failure_of,
+    result_row,
+    suspected_row,
 )
-from workers.delivery.handler.sandbox.process import JournalPlace, Sandbox
+from workers.delivery.handler.process import JournalPlace, Sandbox
 from workers.delivery.run import Run
 from workers.delivery.scheduler import Buffer
 from workers.delivery.sender import Sender

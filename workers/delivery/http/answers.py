@@ -1,20 +1,39 @@
-"""The answer of an HTTP consumer beyond its status: the response header `PoisonAdmin-Outcome` (R12).
+"""The answer of an HTTP consumer as its attempt has it: the outcome that it asks for in the response header
+`PoisonAdmin-Outcome` (R12), without the destination's secrets; or why there is no answer.
 
-And `PoisonAdmin-Consumer-Version`, which says which version of the consumer has failed.
+`PoisonAdmin-Consumer-Version` says which version of the consumer has failed.
 """
 
+import base64
+import binascii
+import errno
+import ssl
+import traceback
+from collections.abc import Iterable
 from dataclasses import dataclass
 from email.message import Message
 
 from poisonadmin.core.domain.addresses import ANY_WORDS, InvalidAddress, matches, validate_address
 from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.groups.domain.failures import (
+    DESTINATION_REFUSED,
+    HTTP_CONNECTION_ERROR,
+    HTTP_PROTOCOL_ERROR,
+    HTTP_TIMEOUT,
+    HTTP_TLS_ERROR,
+    Failure,
+)
 from poisonadmin.messages.domain.outcome import Outcome
+from workers.delivery.http.connection import ConnectionClosed, NotConnected
+from workers.delivery.http.reader import NotHttp
+from workers.delivery.http.resolver import AddressRefused, NameNotResolved
 
 HEADER = "PoisonAdmin-Outcome"
 VERSION_HEADER = "PoisonAdmin-Consumer-Version"
 MAX_HEADER_CHARS = 4096
 MAX_CODE = 2**31 - 1
 
+INVALID_ANSWER = "InvalidAnswer"
 _OUTCOMES = {
     "discard": (Outcome.DISCARDED, {"why"}),
     "rollback": (Outcome.ROLLED_BACK, {"why"}),
@@ -98,3 +117,99 @@ def _code(text: str | None, *, has_error: bool) -> int | None:
     if not (text.isascii() and text.isdigit() and int(text) <= MAX_CODE):
         raise InvalidOutcome(f"{HEADER}: code must be a whole number of at most {MAX_CODE}.")
     return int(text) or (0 if has_error else None)
+
+
+HIDDEN = "[secret]"
+# Shorter ones stand in many words: hiding them would tell what they are.
+MIN_CHARS = 6
+
+
+class Hiding:
+    """The values of a destination's secret headers, and what to put in their place."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        found = {text for value in values for text in _forms(value) if len(text) >= MIN_CHARS}
+        self._texts = sorted(found, key=len, reverse=True)
+        # An answer is cut off; so much more of it is to be read that no secret is cut in two.
+        self.margin = max((len(text.encode()) for text in self._texts), default=0)
+
+    def in_text(self, text: str) -> str:
+        """Return the text without the secrets."""
+        for secret in self._texts:
+            text = text.replace(secret, HIDDEN)
+        return text
+
+    def in_bytes(self, data: bytes, limit: int) -> bytes:
+        """Return the first `limit` bytes, without the secrets."""
+        for secret in self._texts:
+            data = data.replace(secret.encode(), HIDDEN.encode())
+        return data[:limit]
+
+
+def _forms(value: str) -> Iterable[str]:
+    """Yield the value of a header and what of it is the credential: behind the scheme, and of `Basic` in plain.
+
+    >>> list(_forms("Basic dXNlcjpwYXNzd29yZA=="))
+    ['Basic dXNlcjpwYXNzd29yZA==', 'dXNlcjpwYXNzd29yZA==', 'user:password', 'password']
+    >>> list(_forms("Bearer abcdefgh"))
+    ['Bearer abcdefgh', 'abcdefgh']
+    """
+    yield value
+    scheme, _, credential = value.partition(" ")
+    if credential := credential.strip():
+        yield credential
+    if scheme.lower() == "basic":
+        try:
+            plain = base64.b64decode(credential, validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            return
+        yield plain
+        yield plain.partition(":")[2]
+
+
+HTTP_CONNECTION_REFUSED = "HttpConnectionRefused"
+HTTP_CONNECTION_RESET = "HttpConnectionReset"
+HTTP_DNS_ERROR = "HttpDnsError"
+
+_LOST = {errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ESHUTDOWN}
+_MAX_DETAIL_CHARS = 300
+
+
+def transport_failure(error: BaseException, *, place: str, timeout_ms: int) -> Failure:
+    """Return the failure of a request that ended without a status.
+
+    `place` is host and port. An error that the transport does not explain is kept with its stack: it may be ours, and
+    the message must not go round for ever because of it.
+    """
+    if isinstance(error, AddressRefused):
+        return Failure(DESTINATION_REFUSED, str(error))
+    if isinstance(error, TimeoutError) and error.errno is None:  # the kernel's own has a number
+        return Failure(HTTP_TIMEOUT, f"{place} gave no answer within {timeout_ms} ms")
+    if isinstance(error, NameNotResolved):
+        return Failure(HTTP_DNS_ERROR, f"{place} cannot be resolved: {_detail(error)}")
+    if isinstance(error, ssl.SSLError):
+        return Failure(HTTP_TLS_ERROR, f"TLS with {place} failed: {_detail(error)}")
+    if isinstance(error, ConnectionClosed):
+        return Failure(HTTP_CONNECTION_RESET, f"{place} closed the connection before it answered")
+    if isinstance(error, NotHttp):
+        return Failure(HTTP_PROTOCOL_ERROR, f"{place} did not answer in HTTP: {_detail(error)}")
+    if isinstance(error, OSError):
+        return _connection_failure(error, place)
+    stack = "".join(traceback.format_exception(error))
+    return Failure(type(error).__qualname__, _detail(error), stack=stack)
+
+
+def _connection_failure(error: OSError, place: str) -> Failure:
+    if error.errno == errno.ECONNREFUSED:
+        return Failure(HTTP_CONNECTION_REFUSED, f"{place} refused the connection")
+    if error.errno in _LOST and not isinstance(error, NotConnected):
+        return Failure(HTTP_CONNECTION_RESET, f"{place} reset the connection before it answered")
+    return Failure(HTTP_CONNECTION_ERROR, f"no connection to {place}: {_detail(error)}")
+
+
+def _detail(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror and not isinstance(error, ssl.SSLCertVerificationError):
+        text = error.strerror
+    else:
+        text = str(error)
+    return " ".join(text.split())[:_MAX_DETAIL_CHARS] or type(error).__name__

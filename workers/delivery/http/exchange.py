@@ -1,20 +1,18 @@
-"""An HTTP destination as a task uses it; one request, and the result of it in its attempt."""
+"""An HTTP destination as a task uses it, and the way out to it: one request, and the result of it in its attempt."""
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import Any
 
 from yarl import URL
 
-from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.domain.ssrf import NetworkGuard
 from poisonadmin.destinations.domain.http_config import (
     CONNECTION_LOST,
     COPIED_BY_DEFAULT,
     DEFAULTS,
+    InvalidDestination,
     validate_headers,
     validate_http_config,
 )
@@ -22,18 +20,35 @@ from poisonadmin.groups.domain.failures import Failure, http_status_failure
 from poisonadmin.messages.domain.attempt import AttemptRecord
 from poisonadmin.messages.domain.outcome import Outcome
 from poisonadmin.policies.domain.retry_schedule import retry_after_ms
-from workers.delivery.deliveries import Delivery
-from workers.delivery.http.answers import HEADER, VERSION_HEADER, InvalidOutcome, parse_outcome
-from workers.delivery.http.failures import HTTP_CONNECTION_RESET, transport_failure
-from workers.delivery.http.head import Head
-from workers.delivery.http.hiding import Hiding
-from workers.delivery.http.pool import Pool, tls_context
-from workers.delivery.http.reader import IncomingAnswer
+from workers.delivery.deliveries import (
+    MAX_MESSAGE_CHARS,
+    MAX_VERSION_CHARS,
+    Delivery,
+    Destination,
+    DestinationRow,
+    attempt_row,
+    fail,
+    roll_back,
+    storable,
+)
+from workers.delivery.http.answers import (
+    HEADER,
+    HTTP_CONNECTION_RESET,
+    INVALID_ANSWER,
+    VERSION_HEADER,
+    Hiding,
+    InvalidOutcome,
+    parse_outcome,
+    transport_failure,
+)
+from workers.delivery.http.connection import Pool
+from workers.delivery.http.reader import Head, IncomingAnswer
 from workers.delivery.http.request import RequestWriter
-from workers.delivery.http.resolver import GuardedResolver, Lookup, system_lookup
-from workers.delivery.outcomes import MAX_MESSAGE_CHARS, MAX_VERSION_CHARS, fail, roll_back, storable
+from workers.delivery.http.resolver import Lookup
+from workers.delivery.run import Run, instant
+from workers.delivery.scheduler import Buffer
+from workers.delivery.sender import Sender
 
-INVALID_ANSWER = "InvalidAnswer"
 CONSUMER_CONNECTION_LOST = "ConsumerConnectionLost"
 KEPT_BYTES = 4096
 # The status has decided by now; the rest of the answer is only for the failure log.
@@ -41,17 +56,12 @@ BODY_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class HttpDestination:
+class HttpDestination(Destination):
     """An HTTP consumer to send to. `concurrency`: requests at once in this task. `headers` include the secret ones,
     whose values are the `secret_values`.
-
-    `owner`: the pattern of the addresses that its consumer may move messages to. `broken`: why the configuration cannot
-    be used; each delivery then fails with that.
     """
 
-    id: int
-    name: str
-    url: str
+    url: str = ""
     method: str = "POST"
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     secret_values: tuple[str, ...] = field(default=(), repr=False)
@@ -60,72 +70,47 @@ class HttpDestination:
     verify_tls: bool = True
     copy_headers: tuple[str, ...] = COPIED_BY_DEFAULT
     crash_on: str | None = None
-    owner: str = ANY_WORDS
-    broken: str | None = None
 
 
-def parse_http_config(
-    config: Mapping[str, Any],
-    secrets: Mapping[str, Any] | None = None,
-    *,
-    id: int = 0,  # noqa: A002
-    name: str = "",
-    owner: str = ANY_WORDS,
-    concurrency: int | None = None,
-) -> HttpDestination:
+def parse_http_config(row: DestinationRow) -> HttpDestination:
     """Return the destination; raise InvalidDestination naming the field that cannot be used.
 
-    `secrets` are further headers, which win over those of the configuration. `concurrency`: this task's share of the
-    configured one.
+    The secrets are further headers, which win over those of the configuration.
     """
-    wanted = DEFAULTS | validate_http_config(config)
-    hidden = validate_headers(secrets or {}, field="secrets")
+    wanted = DEFAULTS | validate_http_config(row.config)
+    hidden = validate_headers(row.secrets or {}, field="secrets")
     secret_names = {name.lower() for name in hidden}
     shown = {name: value for name, value in wanted["headers"].items() if name.lower() not in secret_names}
     return HttpDestination(
-        id=id,
-        name=name,
+        row.id,
+        row.name,
+        owner=row.owner,
         url=wanted["url"],
         method=wanted["method"],
         headers=shown | hidden,
         secret_values=tuple(hidden.values()),
         timeout_ms=wanted["timeout_ms"],
-        concurrency=wanted["concurrency"] if concurrency is None else concurrency,
+        concurrency=wanted["concurrency"] if row.slots is None else row.slots,
         verify_tls=wanted["verify_tls"],
         copy_headers=tuple(wanted["copy_headers"]),
         crash_on=wanted["crash_on"],
-        owner=owner,
     )
 
 
 class Exchange:
-    """The connections of one run to one destination; close it when the run ends. `now`: the run's clock."""
+    """The connections of one run to one destination; close it when the run ends."""
 
-    def __init__(
-        self,
-        destination: HttpDestination,
-        guard: NetworkGuard,
-        lookup: Lookup = system_lookup,
-        *,
-        now: Callable[[], datetime],
-    ) -> None:
+    def __init__(self, run: Run, destination: HttpDestination, guard: NetworkGuard, lookup: Lookup) -> None:
         url = URL(destination.url)
-        assert url.raw_host is not None
-        assert url.port is not None
         self._loop = asyncio.get_running_loop()
-        self._now = now
+        self._run = run
         self._owner = destination.owner
         self._crash_on = destination.crash_on
         self._hiding = Hiding(destination.secret_values)
         self._timeout_ms = destination.timeout_ms
         self._place = f"{url.host}:{url.port}"
         self._writer = RequestWriter(destination.method, url, destination.headers, destination.copy_headers)
-        self._pool = Pool(
-            GuardedResolver(url.raw_host, url.port, guard, lookup),
-            guard,
-            tls=tls_context(is_verified=destination.verify_tls) if url.scheme == "https" else None,
-            server_name=url.raw_host.rstrip("."),
-        )
+        self._pool = Pool(url, guard, lookup, verify_tls=destination.verify_tls)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -155,7 +140,7 @@ class Exchange:
         reason, excerpt = (self._hiding.in_text(text) for text in (head.reason, _excerpt(head, body)))
         fail(attempt, http_status_failure(head.status, reason, excerpt))
         if (wish := head.fields.get("retry-after")) is not None:
-            attempt.retry_after_ms = retry_after_ms(wish, now=self._now())
+            attempt.retry_after_ms = retry_after_ms(wish, now=instant(self._run.now()))
 
     def _fail(self, attempt: AttemptRecord, failure: Failure) -> None:
         """Write into an attempt why there is no answer.
@@ -217,3 +202,41 @@ def _excerpt(head: Head, body: bytes) -> str:
     if head.fields.get("content-encoding", "identity") != "identity":
         return ""
     return body.decode("utf-8", "replace")
+
+
+class HttpSender(Sender):
+    """Each worker sends one request after the other; they share the connections."""
+
+    def __init__(
+        self, run: Run, destination: HttpDestination, guard: NetworkGuard, lookup: Lookup, *, waiting: Buffer
+    ) -> None:
+        super().__init__(run, destination.id, destination.concurrency, waiting)
+        self._destination = destination
+        self._guard, self._lookup = guard, lookup
+        self._exchange: Exchange | None = None
+
+    async def close(self) -> None:
+        """Wait for what was begun, close the connections."""
+        await self._workers_gone()
+        if self._exchange is not None:
+            await self._exchange.close()
+
+    async def _work(self) -> None:
+        while self._may_begin() and (delivery := self._scheduler.next()) is not None:
+            await self._deliver(delivery)
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        run = self._run
+        if run.node.is_isolation:
+            await run.node.mark(delivery)
+        run.begin(delivery, self._tally)
+        now = instant(run.now())
+        attempt = attempt_row(run, delivery, Outcome.DELIVERED, (now, now))
+        if self._destination.broken is not None:
+            fail(attempt, Failure(InvalidDestination.__name__, self._destination.broken))
+        else:
+            if self._exchange is None:
+                self._exchange = Exchange(run, self._destination, self._guard, self._lookup)
+            await self._exchange.post(delivery, attempt)
+        attempt.finished_at = instant(run.now())
+        self._finish(delivery, attempt, in_transport=attempt.error_class is not None and attempt.status_code is None)

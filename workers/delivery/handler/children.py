@@ -1,18 +1,55 @@
-"""Ends what a handler leaves behind: processes that outlive their sandbox, whatever parent, session or environment they
-have given themselves.
+"""Starts the child process of a sandbox, and ends what a handler leaves behind: processes that outlive their sandbox,
+whatever parent, session or environment they have given themselves.
 
 Each sandbox carries a mark that its processes inherit through fork and exec: the limit of file locks, which Linux has
 not enforced since 2.4. Only a process that changes this limit of its own escapes (docs/operate/handlers.md).
 """
 
 import contextlib
+import json
 import os
 import resource
 import signal
+import subprocess
+import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+
+from poisonadmin.delivery.domain import journal
+from workers.delivery.handler.destination import CHILD, ENVIRONMENT, HandlerDestination
+
+
+def start_child(
+    destination: HandlerDestination, given: Mapping[str, int], output: int, mark: int
+) -> subprocess.Popen[bytes]:
+    """Start a child. `given`: the descriptors of its journal, its messages and the counter of those begun."""
+    account = destination.account
+    plan = {
+        "callable": destination.callable,
+        "memory_mb": destination.memory_mb,
+        "mark": mark,
+        "roots": list(destination.roots),
+        "is_other_user": account is not None,
+        "page_module": journal.__file__,
+        "parent": os.getpid(),
+        **given,
+    }
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", "-B", CHILD, json.dumps(plan)],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        env=ENVIRONMENT,
+        cwd="/",
+        pass_fds=tuple(given.values()),
+        start_new_session=True,
+        user=account.user_id if account else None,
+        group=account.group_id if account else None,
+        extra_groups=[] if account else None,
+    )
+
 
 RLIMIT_LOCKS = 10
 _MARK, _HOME_BITS, _NODE_BITS, _NUMBER_BITS = 1 << 62, 16, 24, 20

@@ -38,7 +38,7 @@ ADDRESS_SPACE_MB = 2048
 MAX_FILES = 256
 MAX_FILE_MB = 1024
 MAX_PROCESSES = 1024  # and threads, of all sandboxes of a user who is not the worker's
-RLIMIT_LOCKS = 10  # see descendants.py
+RLIMIT_LOCKS = 10  # see handler/children.py
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
 HEAD = struct.Struct("=IqI")  # bytes of the rest, message, attempt; the parent writes the same
 

@@ -17,8 +17,7 @@ from poisonadmin.groups.domain.failures import Failure
 from poisonadmin.messages.domain.outcome import Outcome
 from workers.brokers.contract import Login, Outgoing, Publisher
 from workers.brokers.registry import adapter
-from workers.delivery.deliveries import Delivery
-from workers.delivery.outcomes import attempt_row, fail
+from workers.delivery.deliveries import Delivery, Destination, DestinationRow, attempt_row, fail
 from workers.delivery.run import Run, instant
 from workers.delivery.scheduler import Buffer
 from workers.delivery.sender import Sender
@@ -28,48 +27,39 @@ Results = Sequence[Failure | None]
 
 
 @dataclass(frozen=True)
-class BrokerDestination:
+class BrokerDestination(Destination):
     """A broker to publish to. `connections`: at once in this task; `batch`: messages published at once on each.
 
-    `redirect`: the queue or topic for all; None: each goes to where it came from. `broken`: why the configuration
-    cannot be used; each delivery then fails with that.
+    `redirect`: the queue or topic for all; None: each goes to where it came from.
     """
 
-    id: int
-    name: str
-    kind: str
+    kind: str = ""
     login: Login = field(default=_NOBODY, repr=False)
     redirect: str | None = None
     batch: int = 500
     connections: int = 1
     timeout_seconds: float = 30.0
-    broken: str | None = None
 
 
-def parse_broker_config(
-    kind: str,
-    config: Mapping[str, Any],
-    secrets: Mapping[str, Any] | None = None,
-    *,
-    id: int = 0,  # noqa: A002
-    name: str = "",
-    slots: int | None = None,
-) -> BrokerDestination:
+def parse_broker_config(row: DestinationRow) -> BrokerDestination:
     """Return the destination; raise InvalidDestination naming the field that cannot be used.
 
-    `slots`: this task's share of the messages that may be under way.
+    The slots are messages that may be under way.
     """
-    wanted: dict[str, Any] = {**DESTINATION_DEFAULTS[kind], **validate_broker_destination(kind, config)}
-    hidden = secrets or {}
-    batch = wanted["batch"] if slots is None else min(wanted["batch"], max(slots, 1))
+    wanted: dict[str, Any] = {
+        **DESTINATION_DEFAULTS[row.kind],
+        **validate_broker_destination(row.kind, row.config),
+    }
+    hidden = row.secrets or {}
+    batch = wanted["batch"] if row.slots is None else min(wanted["batch"], max(row.slots, 1))
     return BrokerDestination(
-        id=id,
-        name=name,
-        kind=kind,
+        row.id,
+        row.name,
+        kind=row.kind,
         login=Login(wanted["url"], hidden.get("username", ""), hidden.get("password", ""), wanted),
         redirect=wanted.get("queue") or wanted.get("topic"),
         batch=batch,
-        connections=wanted["concurrency"] if slots is None else -(-max(slots, 1) // batch),
+        connections=wanted["concurrency"] if row.slots is None else -(-max(row.slots, 1) // batch),
         timeout_seconds=wanted["timeout_ms"] / 1000,
     )
 

@@ -28,11 +28,10 @@ from poisonadmin.delivery.domain.journal import (
     Why,
 )
 from workers.delivery.deliveries import Delivery
+from workers.delivery.handler.children import end_sandbox, mark_of, start_child
 from workers.delivery.handler.destination import HandlerDestination
-from workers.delivery.handler.sandbox.descendants import end_sandbox, mark_of
-from workers.delivery.handler.sandbox.end import CPU_LIMIT, JOURNAL_DAMAGED, TIME_LIMIT, SandboxEnd
-from workers.delivery.handler.sandbox.journal_file import JournalDamaged, JournalFile
-from workers.delivery.handler.sandbox.start import start_child
+from workers.delivery.handler.journals import JournalDamaged, JournalFile
+from workers.delivery.handler.outcomes import CPU_LIMIT, JOURNAL_DAMAGED, TIME_LIMIT, SandboxEnd
 
 # How often a sandbox is looked at that says nothing: the limits of a message are kept to within this.
 CHECK_SECONDS = 0.02
