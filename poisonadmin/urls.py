@@ -1,79 +1,33 @@
 """All routes: probes at the root, the API under /api/v1/, the pages under the rest.
 
-A page route's name before the first dash is the entry of the side bar that it belongs to.
+Those of a feature are found in its folder; they are tried in no order, so that no two features may take one URL.
+The name of a page's route, before its first dash, is the entry of the side bar that it belongs to.
 """
+
+from importlib import import_module
+from pathlib import Path
 
 from allauth.account import views
 from django.http import HttpRequest, HttpResponse
-from django.urls import include, path
+from django.urls import URLResolver, include, path, re_path
 from django.views.decorators.cache import never_cache
 
+from poisonadmin.system.api.probes import PROBES
+from poisonadmin.web.api.docs import nothing_here
 from poisonadmin.web.api.problems import plain_problem
 from poisonadmin.web.pages import errors
 
-API = [
-    "poisonadmin.desk.api.messages",
-    "poisonadmin.desk.api.decisions",
-    "poisonadmin.desk.api.failures",
-    "poisonadmin.desk.api.groups",
-    "poisonadmin.decisions.operations.api.selections",
-    "poisonadmin.decisions.operations.api.operations",
-    "poisonadmin.decisions.sign_offs.api",
-    "poisonadmin.intake.api",
-    "poisonadmin.desk.api.addresses",
-    "poisonadmin.destinations.api",
-    "poisonadmin.policies.api",
-    "poisonadmin.rules.api",
-    "poisonadmin.reports.api",
-    "poisonadmin.decisions.restart_jobs.api",
-    "poisonadmin.search.views.api",
-    "poisonadmin.search.deep.api",
-    "poisonadmin.alerts.api",
-    "poisonadmin.desk.api.alike",
-    "poisonadmin.comparisons.api",
-    "poisonadmin.sources.api.sources",
-    "poisonadmin.sources.api.broker_checks",
-    "poisonadmin.desk.api.poison_entries",
-    "poisonadmin.desk.api.poison_events",
-    "poisonadmin.archive.api",
-    "poisonadmin.runs.api",
-    "poisonadmin.system.api.activity",
-    "poisonadmin.web.api.docs",
-]
-PAGES = [
-    "poisonadmin.desk.pages.triage",
-    "poisonadmin.desk.pages.crashed",
-    "poisonadmin.desk.pages.completion",
-    "poisonadmin.desk.pages.facets",
-    "poisonadmin.desk.pages.decisions",
-    "poisonadmin.desk.pages.detail",
-    "poisonadmin.desk.pages.edit",
-    "poisonadmin.desk.pages.groups",
-    "poisonadmin.desk.pages.moved",
-    "poisonadmin.decisions.operations.pages.operations",
-    "poisonadmin.decisions.operations.pages.selections",
-    "poisonadmin.decisions.sign_offs.pages",
-    "poisonadmin.desk.pages.addresses",
-    "poisonadmin.destinations.pages.destinations",
-    "poisonadmin.policies.pages.policies",
-    "poisonadmin.desk.pages.poison_list",
-    "poisonadmin.rules.pages.rules",
-    "poisonadmin.reports.pages.views",
-    "poisonadmin.reports.pages.summary",
-    "poisonadmin.decisions.restart_jobs.pages",
-    "poisonadmin.search.views.pages",
-    "poisonadmin.search.deep.pages",
-    "poisonadmin.alerts.pages",
-    "poisonadmin.desk.pages.alike",
-    "poisonadmin.comparisons.pages",
-    "poisonadmin.sources.pages.sources",
-    "poisonadmin.sources.pages.broker_checks",
-    "poisonadmin.archive.pages",
-    "poisonadmin.runs.pages",
-    "poisonadmin.system.pages.overview",
-    "poisonadmin.system.pages.shell",
-    "poisonadmin.system.pages.activity",
-]
+PACKAGE = Path(__file__).parent
+
+
+def _routes(role: str) -> list[URLResolver]:
+    """Return the routes of every feature: `urlpatterns` of the modules that make up its role `api` or `pages`."""
+    files = sorted({*PACKAGE.rglob(f"{role}.py"), *PACKAGE.rglob(f"{role}/*.py")})
+    names = [".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts) for file in files]
+    modules = [import_module(name) for name in names if not name.endswith(".__init__")]
+    return [path("", include(module)) for module in modules if hasattr(module, "urlpatterns")]
+
+
 # Of allauth's pages those that need no mail.
 ACCOUNTS = [
     path("login/", views.login, name="account_login"),
@@ -83,11 +37,14 @@ ACCOUNTS = [
     path("reauthenticate/", views.reauthenticate, name="account_reauthenticate"),
     path("password/change/", never_cache(views.password_change), name="account_change_password"),
 ]
+# The last one is also for a forgotten slash at the end: a redirect would turn a POST into a GET.
+API = [*_routes("api"), re_path("", nothing_here)]
+PAGES = _routes("pages")
 urlpatterns = [
-    path("", include("poisonadmin.system.api.probes")),
-    path("api/v1/", include([path("", include(routes)) for routes in API])),
+    path("", include(PROBES)),
+    path("api/v1/", include(API)),
     path("accounts/", include(ACCOUNTS)),
-    path("", include([path("", include(routes)) for routes in PAGES])),
+    path("", include(PAGES)),
 ]
 
 

@@ -21,10 +21,9 @@ from poisonadmin.core.domain.access import Permission
 from poisonadmin.core.domain.errors import NEW
 from poisonadmin.core.domain.settings import settings_of
 from poisonadmin.web.api.contract import PAGE, Paged, choice, contract, identifier
-from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.setting_inputs import SettingsInput
 from poisonadmin.web.api.shape import Shape, whole_list
-from poisonadmin.web.api.view import ApiView, shown
+from poisonadmin.web.api.view import ApiView, route, shown
 
 ALERT = Shape(
     "Alert",

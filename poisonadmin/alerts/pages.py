@@ -23,8 +23,7 @@ from poisonadmin.core.domain.filter_values import InvalidFilter, number
 from poisonadmin.core.domain.settings import Setting, settings_of
 from poisonadmin.web.pages.forms import saved_or_shown, ticks, whole_number
 from poisonadmin.web.pages.setting_fields import SettingsForm
-from poisonadmin.web.pages.sidebar import Section, SidebarEntry
-from poisonadmin.web.pages.views import page, pager
+from poisonadmin.web.pages.views import Section, SidebarEntry, page, pager
 
 _NOTES = {
     AlertKind.OPERATION_HALTED: "Only where all addresses of the operation match.",

@@ -33,9 +33,8 @@ from poisonadmin.web.api.contract import (
     text,
     time,
 )
-from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
-from poisonadmin.web.api.view import ApiView, shown
+from poisonadmin.web.api.view import ApiView, route, shown
 
 RUN = Shape("ArchiveRun", ArchiveRunRow, kinds={"state": ArchiveRunState})
 HOLD = Shape("LegalHold", LegalHoldRow)

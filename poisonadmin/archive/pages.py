@@ -21,8 +21,7 @@ from poisonadmin.core.domain.filter_values import InvalidFilter, moment
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.archived import list_archived
 from poisonadmin.search.queries.lists import count_messages
-from poisonadmin.web.pages.sidebar import Section, SidebarEntry
-from poisonadmin.web.pages.views import NO_REASON, page, pager, reason_of
+from poisonadmin.web.pages.views import NO_REASON, Section, SidebarEntry, page, pager, reason_of
 
 SHOWN = 20
 

@@ -11,9 +11,8 @@ from poisonadmin.comparisons.queries.comparisons import ComparisonRow, get_compa
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.runs.domain.kinds import RunState
 from poisonadmin.web.api.contract import FilterField, Identifier, StrictSerializer, contract
-from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
-from poisonadmin.web.api.view import ApiView
+from poisonadmin.web.api.view import ApiView, route
 
 COMPARISON = Shape(
     "Comparison",

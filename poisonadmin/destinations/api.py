@@ -19,10 +19,9 @@ from poisonadmin.destinations.domain.http_config import HTTP
 from poisonadmin.destinations.queries import DestinationRow
 from poisonadmin.store.models.destination import DESTINATION_KINDS
 from poisonadmin.web.api.contract import PAGE, JsonObject, Paged, ReasonInput, Text, contract
-from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.setting_inputs import SettingsInput
 from poisonadmin.web.api.shape import Shape
-from poisonadmin.web.api.view import ApiView, shown
+from poisonadmin.web.api.view import ApiView, route, shown
 
 DESTINATION = Shape("Destination", DestinationRow, leave_out={"id"}, kinds={"kind": DESTINATION_KINDS})
 

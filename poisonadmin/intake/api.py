@@ -10,9 +10,8 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.intake.commands import batch
 from poisonadmin.web.api.contract import contract
 from poisonadmin.web.api.rendering import chunks_of, file_of
-from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import JsonSchema
-from poisonadmin.web.api.view import ApiView
+from poisonadmin.web.api.view import ApiView, route
 
 NAMED_KINDS = 5
 NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")

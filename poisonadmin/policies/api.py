@@ -14,9 +14,8 @@ from poisonadmin.policies.domain.policy import PRESETS
 from poisonadmin.policies.queries import policies
 from poisonadmin.policies.queries.policies import Change, PolicyVersion, PolicyView, Preview, policy_history
 from poisonadmin.web.api.contract import Identifier, JsonObject, StrictSerializer, Text, contract, pattern
-from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import BREAKER, JsonSchema, Shape, whole_list
-from poisonadmin.web.api.view import ApiView, shown
+from poisonadmin.web.api.view import ApiView, route, shown
 
 POLICY = Shape("Policy", PolicyView)
 POLICY_CHANGE = Shape("PolicyChange", Change)

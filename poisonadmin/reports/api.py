@@ -34,10 +34,9 @@ from poisonadmin.web.api.contract import (
     contract,
 )
 from poisonadmin.web.api.rendering import TakeAny
-from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.setting_inputs import SettingsInput
 from poisonadmin.web.api.shape import Shape, whole_list
-from poisonadmin.web.api.view import ApiView, shown
+from poisonadmin.web.api.view import ApiView, route, shown
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,10 +12,9 @@ from poisonadmin.rules.domain.rules import RuleFields, Stage
 from poisonadmin.rules.queries import rules as queries
 from poisonadmin.runs.domain.kinds import RunState
 from poisonadmin.web.api.contract import JsonObject, Moment, ReasonInput, StrictSerializer, choice, contract
-from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.setting_inputs import SettingsInput
 from poisonadmin.web.api.shape import Shape, whole_list
-from poisonadmin.web.api.view import ApiView, shown
+from poisonadmin.web.api.view import ApiView, route, shown
 
 RULE = Shape("Rule", queries.RuleRow, kinds={"stage": Stage})
 DRY_RUN = Shape("DryRun", queries.DryRunRow, kinds={"state": RunState})

@@ -6,9 +6,8 @@ from poisonadmin.core.domain.access import Permission
 from poisonadmin.runs.domain.kinds import KindName, RunState
 from poisonadmin.runs.queries.jobs import JobRow, get_job, list_jobs
 from poisonadmin.web.api.contract import PAGE, Paged, choice, contract
-from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
-from poisonadmin.web.api.view import ApiView
+from poisonadmin.web.api.view import ApiView, route
 
 JOB = Shape("Job", JobRow, kinds={"kind": KindName, "state": RunState})
 

@@ -7,8 +7,7 @@ from django.urls import path
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.runs.domain.kinds import KindName, RunState
 from poisonadmin.runs.queries.jobs import get_job, list_jobs, redelivered_jobs
-from poisonadmin.web.pages.sidebar import Section, SidebarEntry
-from poisonadmin.web.pages.views import page, pager, require_known
+from poisonadmin.web.pages.views import Section, SidebarEntry, page, pager, require_known
 
 
 @page(filters=("kind", "state"), sidebar=SidebarEntry(Section.SYSTEM, 10, "Jobs", "activity", "j"))

@@ -22,12 +22,22 @@ class Insertion:
 
 @dataclass(frozen=True)
 class Recipe:
-    """`heading`: its section of the page. `at_most`: how many files it may touch. `check`: fails without it."""
+    """`heading`: its section of the page. `at_most`: how many files it may touch. `check`: fails without it.
+
+    `folder`: a new folder, which counts as one file.
+    """
 
     heading: str
     at_most: int
     insertions: tuple[Insertion, ...]
     check: str
+    folder: str = ""
+
+    @property
+    def touched(self) -> list[str]:
+        """The files that it changes or makes, a new folder in place of what is in it."""
+        files = [insertion.file for insertion in self.insertions]
+        return list(dict.fromkeys(self.folder if self.folder and self.folder in file else file for file in files))
 
 
 ACTION = Recipe(
@@ -328,8 +338,96 @@ assert 'href="/addresses/one/?name=orders.eu"' in text and 'data-label="Address"
 assert 'href="/addresses/stopped/" data-key="z"' in text
 """,
 )
+FEATURE = Recipe(
+    "A feature",
+    2,
+    (
+        Insertion("poisonadmin/holidays/__init__.py", "", ""),
+        Insertion(
+            "poisonadmin/holidays/domain.py",
+            "",
+            '''"""Holidays."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Holiday:
+    """A day on which nobody decides."""
+
+    name: str
+''',
+        ),
+        Insertion(
+            "poisonadmin/holidays/api.py",
+            "",
+            '''"""Holidays in the API."""
+
+from rest_framework.response import Response
+
+from poisonadmin.core.domain.access import Permission
+from poisonadmin.holidays.domain import Holiday
+from poisonadmin.web.api.contract import contract
+from poisonadmin.web.api.shape import Shape, whole_list
+from poisonadmin.web.api.view import ApiView, route
+
+HOLIDAY = Shape("Holiday", Holiday)
+
+
+class HolidayList(ApiView):
+    """`/holidays/`."""
+
+    @contract(Permission.READ, "holidays", {200: whole_list(HOLIDAY)})
+    def get(self) -> Response:
+        """List the holidays."""
+        return self.whole(HOLIDAY, [Holiday("New year")])
+
+
+urlpatterns = [route("holidays/", HolidayList, name="api-holidays")]
+''',
+        ),
+        Insertion(
+            "poisonadmin/holidays/pages.py",
+            "",
+            '''"""The page of holidays."""
+
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.urls import path
+
+from poisonadmin.core.domain.access import Principal
+from poisonadmin.web.pages.views import Section, SidebarEntry, page
+
+
+@page(filters=(), sidebar=SidebarEntry(Section.SYSTEM, 60, "Holidays", "sun", "z"))
+def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Render the holidays."""
+    return HttpResponse("New year")
+
+
+urlpatterns = [path("holidays/", show, name="holidays")]
+''',
+        ),
+        Insertion("pyproject.toml", '    "alerts : archive : comparisons",', '    "holidays",'),
+    ),
+    """
+import django; django.setup()
+import re
+import tomllib
+from pathlib import Path
+from django.urls import resolve, reverse
+from poisonadmin.core.domain.access import principal, Role
+from poisonadmin.system.pages.shell import sections_for
+assert resolve("/api/v1/holidays/").url_name == "api-holidays" and reverse("holidays") == "/holidays/"
+entries = [entry for _, entries in sections_for(principal("pat", Role.VIEWER)) for entry in entries]
+assert entries[-1].route == "holidays"
+tiers = tomllib.loads(Path("pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
+features = {file.parent.name for file in Path("poisonadmin").glob("*/__init__.py")}
+assert tiers["exhaustive"] and features <= {name for layer in tiers["layers"] for name in re.split("[ :|]+", layer)}
+""",
+    folder="poisonadmin/holidays/",
+)
 # What a list on the page leaves open, as its example has it.
-EXAMPLES = {"<feature>": "addresses", "<page>": "stopped"}
+EXAMPLES = {"<feature>": "addresses", "<page>": "stopped", "<subject>": "holidays"}
 
 
 def files_of(heading: str) -> list[str]:
@@ -352,6 +450,7 @@ def follow(recipe: Recipe, root: Path) -> None:
     for insertion in recipe.insertions:
         file = root / insertion.file
         if not insertion.below:
+            file.parent.mkdir(exist_ok=True)
             file.write_text(insertion.text, encoding="utf-8")
             continue
         before, line, after = file.read_text(encoding="utf-8").partition(f"\n{insertion.below}\n")

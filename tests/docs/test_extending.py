@@ -13,6 +13,7 @@ from tests.docs.recipes import (
     ACTION,
     ATTEMPT_COLUMN,
     COLUMN,
+    FEATURE,
     FIELD,
     KIND_OF_RUN,
     NEW_PAGE,
@@ -26,7 +27,7 @@ from tests.docs.recipes import (
 )
 from tests.docs.search_words import table
 
-FOLLOWED = [ACTION, COLUMN, ATTEMPT_COLUMN, FIELD, SETTING, WORD, NEW_PAGE, KIND_OF_RUN]
+FOLLOWED = [ACTION, COLUMN, ATTEMPT_COLUMN, FIELD, SETTING, WORD, NEW_PAGE, KIND_OF_RUN, FEATURE]
 BROKER_FILES = 8
 CHANNEL_FILES = 4
 
@@ -58,7 +59,7 @@ def test_a_recipe_that_is_followed_on_a_copy_gives_what_it_promises(recipe: Reci
 
 @pytest.mark.parametrize("recipe", FOLLOWED, ids=lambda recipe: recipe.heading)
 def test_a_recipe_lists_the_files_that_it_touches_and_they_are_few(recipe: Recipe) -> None:
-    assert files_of(recipe.heading) == list(dict.fromkeys(insertion.file for insertion in recipe.insertions))
+    assert files_of(recipe.heading) == recipe.touched
     assert len(files_of(recipe.heading)) <= recipe.at_most
 
 

@@ -14,7 +14,7 @@ from poisonadmin.policies.pages.form import PolicyForm
 from poisonadmin.store.models.claim import NodeEnd
 from poisonadmin.web.pages import words
 from poisonadmin.web.pages.icons import paths_of
-from poisonadmin.web.pages.sidebar import sections
+from poisonadmin.web.pages.views import sections
 from tests.fixtures.pages import page_routes
 
 TEMPLATES = sorted((settings.BASE_DIR / "templates").rglob("*.html"))

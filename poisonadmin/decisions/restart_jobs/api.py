@@ -21,10 +21,9 @@ from poisonadmin.decisions.restart_jobs.queries.runs import RestartRunRow, get_r
 from poisonadmin.search.domain.selection import SelectionOrder
 from poisonadmin.search.queries.selections import get_selection
 from poisonadmin.web.api.contract import PAGE, Identifier, Paged, StrictSerializer, contract
-from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.setting_inputs import SettingsInput
 from poisonadmin.web.api.shape import Shape, whole_list
-from poisonadmin.web.api.view import ApiView, shown
+from poisonadmin.web.api.view import ApiView, route, shown
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,7 @@ from poisonadmin.web.pages.forms import (
     saved_or_shown,
 )
 from poisonadmin.web.pages.setting_fields import SettingsForm
-from poisonadmin.web.pages.sidebar import Section, SidebarEntry
-from poisonadmin.web.pages.views import href, page, pager, require_known
+from poisonadmin.web.pages.views import Section, SidebarEntry, href, page, pager, require_known
 
 RUNS_A_PAGE = 20
 # Fewer digits than the largest id has.

@@ -20,8 +20,7 @@ from poisonadmin.decisions.sign_offs.commands.sign_off import HashMismatch, sign
 from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffDecision, SignOffNeeded
 from poisonadmin.decisions.sign_offs.queries.rules import get_sign_off_rule, list_sign_off_rules
 from poisonadmin.web.pages.forms import StoredForm, TextField, saved_or_shown, whole_number
-from poisonadmin.web.pages.sidebar import Section, SidebarEntry
-from poisonadmin.web.pages.views import NO_REASON, page, pager, reason_of
+from poisonadmin.web.pages.views import NO_REASON, Section, SidebarEntry, page, pager, reason_of
 
 SHOWN_WITHOUT = 20
 

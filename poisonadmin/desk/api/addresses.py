@@ -10,9 +10,8 @@ from poisonadmin.core.domain.access import Permission
 from poisonadmin.decisions.operations.commands.address_resume import resume_without
 from poisonadmin.store.models.lane import AddressStatus
 from poisonadmin.web.api.contract import PAGE, Identifier, Paged, ReasonInput, choice, contract, pattern
-from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
-from poisonadmin.web.api.view import ApiView
+from poisonadmin.web.api.view import ApiView, route
 
 _ADDRESS = {"status": AddressStatus}
 _HIDDEN_OF_ADDRESS = {"id", "in_force", "patterns"}

@@ -16,9 +16,8 @@ from poisonadmin.groups.alike.queries.proposals import (
 from poisonadmin.groups.queries.groups import GroupDetail, get_group
 from poisonadmin.runs.domain.kinds import RunState
 from poisonadmin.web.api.contract import MAX_REASON_CHARS, PAGE, Paged, StrictSerializer, Text, choice, contract
-from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
-from poisonadmin.web.api.view import ApiView, shown
+from poisonadmin.web.api.view import ApiView, route, shown
 
 SEARCH = Shape("AlikeGroupsSearch", AlikeSearchRow, kinds={"state": RunState})
 PROPOSAL = Shape("GroupProposal", ProposalRow, kinds={"state": ProposalState})

@@ -23,8 +23,7 @@ from poisonadmin.web.api.contract import (
     Text,
     contract,
 )
-from poisonadmin.web.api.routes import route
-from poisonadmin.web.api.view import ApiView, shown
+from poisonadmin.web.api.view import ApiView, route, shown
 
 _ETAG = re.compile(r'"([A-Z]{4})-(\d{1,9})-(\d{1,9})"')
 _TERMS: dict[str, Any] = {"body": ReasonInput, "acts": True, "decides": True}

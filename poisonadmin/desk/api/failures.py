@@ -9,9 +9,8 @@ from poisonadmin.messages.queries.counts import ScopeCounts
 from poisonadmin.search.queries import failures
 from poisonadmin.search.queries.failures import FailureRow
 from poisonadmin.web.api.contract import PAGE, Paged, contract, identifier, pattern, text, time
-from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
-from poisonadmin.web.api.view import ApiView
+from poisonadmin.web.api.view import ApiView, route
 
 FAILURE = Shape("Failure", FailureRow, kinds={"outcome": Outcome})
 STATS = Shape("Counts", ScopeCounts)

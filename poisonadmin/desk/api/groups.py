@@ -25,9 +25,8 @@ from poisonadmin.web.api.contract import (
     ordering,
     text,
 )
-from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
-from poisonadmin.web.api.view import ApiView, shown
+from poisonadmin.web.api.view import ApiView, route, shown
 
 GROUP = Shape("FailureGroup", GroupRow, leave_out=("revision",))
 _ORDERING = ordering(

@@ -41,9 +41,8 @@ from poisonadmin.web.api.contract import (
     time,
 )
 from poisonadmin.web.api.rendering import TakeAny
-from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import BREAKER, Shape, whole_list
-from poisonadmin.web.api.view import ApiView, shown
+from poisonadmin.web.api.view import ApiView, route, shown
 
 _MESSAGE = {"state": State, "reason": Reason | None, "address_status": AddressStatus}
 MESSAGE = Shape("Message", MessageRow, kinds=_MESSAGE)

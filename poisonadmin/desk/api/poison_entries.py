@@ -25,9 +25,8 @@ from poisonadmin.web.api.contract import (
     contract,
     text,
 )
-from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
-from poisonadmin.web.api.view import ApiView
+from poisonadmin.web.api.view import ApiView, route
 
 POISON_ENTRY = Shape("PoisonEntry", EntryRow, kinds={"message_state": State | None})
 MAX_PAYLOAD_BYTES = 256 * 1024

@@ -30,9 +30,8 @@ from poisonadmin.poison_list.queries.feed import EntryChange, Feed, Sign
 from poisonadmin.web.api.authentication import SCHEME
 from poisonadmin.web.api.contract import Parameter, Raw, contract, text
 from poisonadmin.web.api.rendering import TakeAny, to_json
-from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import JsonSchema
-from poisonadmin.web.api.view import ApiView
+from poisonadmin.web.api.view import ApiView, route
 
 MAX_STREAMS = 200
 # Of one token or user, so that nobody takes the others' places.

@@ -26,8 +26,7 @@ from poisonadmin.policies.queries.values import values_in_force
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.lists import list_messages, total
 from poisonadmin.store.models.lane import AddressStatus
-from poisonadmin.web.pages.sidebar import Section, SidebarEntry
-from poisonadmin.web.pages.views import href, page, pager, require_known
+from poisonadmin.web.pages.views import Section, SidebarEntry, href, page, pager, require_known
 from poisonadmin.web.pages.words import SIGN_OFF_NEEDED
 
 SHOWN_MESSAGES = 5

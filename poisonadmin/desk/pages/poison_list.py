@@ -14,8 +14,7 @@ from poisonadmin.decisions.sign_offs.queries.needed import limits_of, sign_off_n
 from poisonadmin.poison_list.queries.consumers import list_consumers, list_poison_sources
 from poisonadmin.poison_list.queries.entries import EntryRow, get_entry, list_entries, stopped_messages
 from poisonadmin.web.pages.sanitising import clipped, visible
-from poisonadmin.web.pages.sidebar import Section, SidebarEntry
-from poisonadmin.web.pages.views import MAX_REASON_CHARS, back_to, page, pager, reason_of
+from poisonadmin.web.pages.views import MAX_REASON_CHARS, Section, SidebarEntry, back_to, page, pager, reason_of
 from poisonadmin.web.pages.words import SIGN_OFF_NEEDED
 
 SHOWS: dict[str, tuple[str, dict[str, bool]]] = {

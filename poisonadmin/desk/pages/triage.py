@@ -29,9 +29,8 @@ from poisonadmin.search.queries.failures import FailureFilter, list_failures
 from poisonadmin.search.queries.lists import count_messages, list_messages
 from poisonadmin.search.queries.report import MAX_ROWS, report
 from poisonadmin.search.views.queries import SavedViewRow, list_saved_views
-from poisonadmin.web.pages.sidebar import Section, SidebarEntry
 from poisonadmin.web.pages.streams import streamed
-from poisonadmin.web.pages.views import Pairs, href, page, pager, pairs, tidied
+from poisonadmin.web.pages.views import Pairs, Section, SidebarEntry, href, page, pager, pairs, tidied
 from poisonadmin.web.pages.words import CONFIRMATIONS, REASONS, STATES, reason_words, state_words
 
 PAGE_ROWS = 50

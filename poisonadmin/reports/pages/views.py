@@ -18,9 +18,8 @@ from poisonadmin.reports.queries.rows import rows_at_once
 from poisonadmin.reports.queries.saved import get_saved_report, list_saved_reports
 from poisonadmin.reports.queries.shown import as_objects
 from poisonadmin.search.domain.filters import narrowing
-from poisonadmin.web.pages.sidebar import Section, SidebarEntry
 from poisonadmin.web.pages.streams import download
-from poisonadmin.web.pages.views import page, pager
+from poisonadmin.web.pages.views import Section, SidebarEntry, page, pager
 
 PREVIEW_ROWS = 20
 _OWN = (*KEPT_FIELDS, "like", "saved")

@@ -18,8 +18,15 @@ from poisonadmin.rules.pages.condition_formatter import action_text, match_lines
 from poisonadmin.rules.pages.form import FORMS, RuleForm
 from poisonadmin.rules.queries.rules import DryRunNotFound, DryRunRow, RuleRow, get_rule, latest_dry_run, list_rules
 from poisonadmin.web.pages.forms import saved_or_shown
-from poisonadmin.web.pages.sidebar import Section, SidebarEntry
-from poisonadmin.web.pages.views import MAX_REASON_CHARS, NO_REASON, page, reason_of, require_known
+from poisonadmin.web.pages.views import (
+    MAX_REASON_CHARS,
+    NO_REASON,
+    Section,
+    SidebarEntry,
+    page,
+    reason_of,
+    require_known,
+)
 
 _TABLES = (
     (Stage.BEFORE, "Before a delivery", "Every message is delivered, whatever it holds."),

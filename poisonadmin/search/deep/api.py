@@ -12,9 +12,8 @@ from poisonadmin.search.deep.commands.requests import cancel_search, request_sea
 from poisonadmin.search.deep.queries.searches import SearchRow, first_found, get_search, list_found
 from poisonadmin.store.models.lane import AddressStatus
 from poisonadmin.web.api.contract import PAGE, FilterField, Paged, StrictSerializer, Text, contract
-from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
-from poisonadmin.web.api.view import ApiView
+from poisonadmin.web.api.view import ApiView, route
 
 SEARCH = Shape("Search", SearchRow, kinds={"state": RunState})
 MESSAGE = Shape("Message", MessageRow, kinds={"state": State, "reason": Reason | None, "address_status": AddressStatus})

@@ -7,9 +7,8 @@ from poisonadmin.core.domain.access import Permission
 from poisonadmin.search.views import commands
 from poisonadmin.search.views.queries import SavedViewRow, get_saved_view, list_saved_views
 from poisonadmin.web.api.contract import StrictSerializer, Text, contract
-from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape, whole_list
-from poisonadmin.web.api.view import ApiView, shown
+from poisonadmin.web.api.view import ApiView, route, shown
 
 SAVED_VIEW = Shape("SavedView", SavedViewRow)
 

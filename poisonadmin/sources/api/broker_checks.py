@@ -12,9 +12,8 @@ from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, get_broker
 from poisonadmin.sources.queries.sources import get_source
 from poisonadmin.store.models.intake import SOURCE_KINDS
 from poisonadmin.web.api.contract import Identifier, JsonObject, StrictSerializer, contract
-from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
-from poisonadmin.web.api.view import ApiView
+from poisonadmin.web.api.view import ApiView, route
 
 BROKER_CHECK = Shape(
     "BrokerCheck",

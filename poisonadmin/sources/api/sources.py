@@ -13,9 +13,8 @@ from poisonadmin.store.models.intake import SOURCE_KINDS, FileState
 from poisonadmin.web.api.attachments import attachment
 from poisonadmin.web.api.contract import PAGE, JsonObject, Paged, Raw, ReasonInput, StrictSerializer, Text, contract
 from poisonadmin.web.api.rendering import TakeAny
-from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
-from poisonadmin.web.api.view import ApiView, shown
+from poisonadmin.web.api.view import ApiView, route, shown
 
 SOURCE = Shape("Source", sources.SourceRow, kinds={"kind": SOURCE_KINDS})
 SOURCE_FILE = Shape("SourceFile", sources.FileRow, kinds={"state": FileState})

@@ -22,9 +22,17 @@ from poisonadmin.sources.queries.sources import (
     rejected_raw,
 )
 from poisonadmin.web.pages.forms import saved_or_shown
-from poisonadmin.web.pages.sidebar import Section, SidebarEntry
 from poisonadmin.web.pages.streams import download
-from poisonadmin.web.pages.views import MAX_REASON_CHARS, NO_REASON, page, pager, reason_of, require_known
+from poisonadmin.web.pages.views import (
+    MAX_REASON_CHARS,
+    NO_REASON,
+    Section,
+    SidebarEntry,
+    page,
+    pager,
+    reason_of,
+    require_known,
+)
 
 SourceForm = BrokerSourceForm | DirectoryForm
 

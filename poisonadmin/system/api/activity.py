@@ -8,9 +8,8 @@ from poisonadmin.system.queries import activity, nodes
 from poisonadmin.system.queries.activity import AuditRow
 from poisonadmin.system.queries.nodes import NodeRow
 from poisonadmin.web.api.contract import PAGE, Paged, boolean, contract, text, time
-from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
-from poisonadmin.web.api.view import ApiView
+from poisonadmin.web.api.view import ApiView, route
 
 NODE = Shape("Node", NodeRow, kinds={"end": NodeEnd | None})
 AUDIT = Shape("AuditEntry", AuditRow)

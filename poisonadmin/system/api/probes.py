@@ -155,4 +155,4 @@ def _principal(request: HttpRequest) -> Principal | None:
     return found[1] if found else principal_of_user(request.user)
 
 
-urlpatterns = [path("healthz", healthz), path("readyz", readyz), path("metrics", metrics)]
+PROBES = [path("healthz", healthz), path("readyz", readyz), path("metrics", metrics)]

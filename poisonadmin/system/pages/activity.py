@@ -12,8 +12,7 @@ from poisonadmin.poison_list.queries.consumers import list_consumers
 from poisonadmin.system.queries.activity import AuditFilter, list_audit
 from poisonadmin.system.queries.audit_chain import audit_sealed
 from poisonadmin.system.queries.nodes import get_node, list_nodes
-from poisonadmin.web.pages.sidebar import Section, SidebarEntry
-from poisonadmin.web.pages.views import Pairs, href, page, pager, pairs, require_known
+from poisonadmin.web.pages.views import Pairs, Section, SidebarEntry, href, page, pager, pairs, require_known
 
 _TEXTS = ("actor", "action", "object_type", "object_id")
 _TIMES = ("after", "before")

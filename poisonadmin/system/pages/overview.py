@@ -16,8 +16,7 @@ from poisonadmin.messages.queries.counts import counts, empty, unconfirmed
 from poisonadmin.runs.queries.jobs import list_jobs
 from poisonadmin.search.queries import blacklist
 from poisonadmin.system.queries import overview
-from poisonadmin.web.pages.sidebar import Section, SidebarEntry
-from poisonadmin.web.pages.views import page, require_known
+from poisonadmin.web.pages.views import Section, SidebarEntry, page, require_known
 
 SPAN_WORDS = {900: "15 min", 3600: "1 hour", 21_600: "6 hours", 86_400: "1 day"}
 DEFAULT_SPAN = 900

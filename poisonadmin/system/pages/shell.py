@@ -23,8 +23,7 @@ from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.views.queries import list_saved_views
 from poisonadmin.system.queries.overview import undecided_count
 from poisonadmin.web.pages.errors import request_id
-from poisonadmin.web.pages.sidebar import SidebarEntry, sections
-from poisonadmin.web.pages.views import href, page
+from poisonadmin.web.pages.views import SidebarEntry, href, page, sections
 
 
 def sections_for(principal: Principal) -> list[tuple[str, list[SidebarEntry]]]:

@@ -6,7 +6,7 @@ from typing import Any
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import path, re_path
+from django.urls import path
 from django.views.decorators.csrf import csrf_exempt, ensure_csrf_cookie
 from django.views.decorators.http import require_safe
 from drf_spectacular.generators import SchemaGenerator
@@ -16,8 +16,7 @@ from poisonadmin.core.domain.access import Permission
 from poisonadmin.web.api.contract import contract
 from poisonadmin.web.api.problems import plain_problem
 from poisonadmin.web.api.rendering import TakeAny
-from poisonadmin.web.api.routes import route
-from poisonadmin.web.api.view import ApiView
+from poisonadmin.web.api.view import ApiView, route
 
 
 @lru_cache(maxsize=1)
@@ -54,6 +53,4 @@ def nothing_here(request: HttpRequest) -> HttpResponse:
 urlpatterns = [
     route("schema/", Schema, name="api-schema"),
     path("docs/", docs_page, name="api-docs"),
-    # Also for a forgotten slash at the end: a redirect would turn a POST into a GET.
-    re_path("", nothing_here),
 ]

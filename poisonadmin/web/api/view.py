@@ -1,4 +1,4 @@
-"""The base of every view: permission, checked query, checked body, one call, the answer."""
+"""The base of every view (permission, checked query, checked body, one call, the answer), and its route."""
 
 import hashlib
 import re
@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
-from django.urls import reverse
+from django.urls import URLPattern, path, register_converter, reverse
 from rest_framework import exceptions
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
@@ -19,6 +19,7 @@ from rest_framework.views import APIView
 from poisonadmin.core.commands.idempotency import StoredAnswer, once
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import PoisonAdminError, PreconditionFailed
+from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Page
 from poisonadmin.web.api.contract import Contract, contract_of, read_query
 from poisonadmin.web.api.document import ContractSchema
@@ -200,3 +201,27 @@ class ApiView(APIView):
             response = self.handle_exception(error)
         body = b"" if response.data is None else to_json(response.data)
         return StoredAnswer(response.status_code, response.content_type or JSON, body, response.get("Location"))
+
+
+class IdConverter:
+    """A database id in a path."""
+
+    regex = "[0-9]{1,19}"
+
+    def to_python(self, text: str) -> int:
+        """Return the number; raise ValueError (no such page) beyond what the database can hold."""
+        if (number := int(text)) > MAX_ID:
+            raise ValueError(text)
+        return number
+
+    def to_url(self, number: int) -> str:
+        """Return the digits."""
+        return str(number)
+
+
+register_converter(IdConverter, "id")
+
+
+def route(pattern: str, view: type[APIView], *, name: str) -> URLPattern:
+    """Return the route of a view, under /api/v1/; `<id:…>` in the pattern is a database id."""
+    return path(pattern, view.as_view(), name=name)

@@ -1,14 +1,19 @@
-"""The frame of every page: it checks the reader's permission, and keeps its filters in the URL and only there."""
+"""The frame of every page: it checks the reader's permission, and keeps its filters in the URL and only there.
+
+A page declares its entry in the side bar beside its view, with `@page(sidebar=SidebarEntry(...))`.
+"""
 
 import re
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cache, wraps
+from typing import Any, Concatenate, ParamSpec, cast
 from urllib.parse import urlencode, urlsplit
 
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django_htmx.http import HttpResponseClientRedirect
@@ -19,7 +24,6 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.paging import Count, Page
 from poisonadmin.web.pages.errors import NO_ROLE, advice_page, error_page
-from poisonadmin.web.pages.sidebar import SidebarEntry
 
 _NO_OFFSET = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?")
 _MOMENT = re.compile(r".*_(after|before)$")
@@ -29,6 +33,31 @@ NO_REASON = "Say why; it is kept in the audit log."
 Pairs = list[tuple[str, str]]
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, Principal, P], HttpResponseBase]
+
+
+class Section(StrEnum):
+    """The sections in their order."""
+
+    TRIAGE = "Triage"
+    SETUP = "Setup"
+    SYSTEM = "System"
+
+
+@dataclass(frozen=True)
+class SidebarEntry:
+    """An entry: its section and its place there, its name, its icon of Tabler and the letter that follows `g`.
+
+    `also`: what else belongs to the entry, by the first word of its routes. Route and permission are those of the page.
+    """
+
+    section: Section
+    place: int
+    name: str
+    icon: str
+    key: str
+    also: tuple[str, ...] = ()
+    route: str = ""
+    permission: Permission = Permission.READ
 
 
 @dataclass(frozen=True)
@@ -144,3 +173,25 @@ def _to_login(request: HttpRequest) -> HttpResponseBase:
         back = f"{current.path}?{current.query}" if current.query else current.path
         return HttpResponseClientRedirect(redirect_to_login(back).url)
     return redirect_to_login(request.get_full_path())
+
+
+@cache
+def sections() -> list[tuple[str, list[SidebarEntry]]]:
+    """Return the sections with the entries that pages declare, each beside its view."""
+    views = [(route, cast("Any", route.callback)) for route in routes_of(get_resolver())]
+    declared = [
+        replace(view.sidebar, route=route.name, permission=view.permission)
+        for route, view in views
+        if getattr(view, "sidebar", None)
+    ]
+    entries = sorted(declared, key=lambda entry: entry.place)
+    return [(section, [entry for entry in entries if entry.section == section]) for section in Section]
+
+
+def routes_of(part: URLPattern | URLResolver) -> Iterator[URLPattern]:
+    """Yield the routes that a part of the URL configuration comes to."""
+    if isinstance(part, URLPattern):
+        yield part
+        return
+    for inner in part.url_patterns:
+        yield from routes_of(inner)

@@ -46,9 +46,8 @@ from poisonadmin.web.api.contract import (
     contract,
 )
 from poisonadmin.web.api.rendering import TakeAny
-from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
-from poisonadmin.web.api.view import ApiView
+from poisonadmin.web.api.view import ApiView, route
 
 _KINDS: dict[str, Any] = {
     "action": OperationAction,

@@ -23,9 +23,8 @@ from poisonadmin.web.api.contract import (
     contract,
     decimal,
 )
-from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
-from poisonadmin.web.api.view import ApiView
+from poisonadmin.web.api.view import ApiView, route
 
 SELECTION = Shape(
     "Selection", SelectionDetail, leave_out=("address_ids", "reads_payloads"), kinds={"order": SelectionOrder}

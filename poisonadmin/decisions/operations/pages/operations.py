@@ -32,9 +32,8 @@ from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffNeeded
 from poisonadmin.messages.domain.member_outcomes import MemberOutcome
 from poisonadmin.search.queries.selections import get_selection
 from poisonadmin.web.pages.params import param_lines
-from poisonadmin.web.pages.sidebar import Section, SidebarEntry
 from poisonadmin.web.pages.streams import streamed
-from poisonadmin.web.pages.views import NO_REASON, back_to, page, pager, reason_of
+from poisonadmin.web.pages.views import NO_REASON, Section, SidebarEntry, back_to, page, pager, reason_of
 
 OUTCOMES: dict[MemberOutcome, str] = {
     MemberOutcome.DELIVERED: "delivered",
