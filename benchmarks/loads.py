@@ -8,7 +8,7 @@ from django.apps import apps
 from django.db import connection, transaction
 
 from poisonadmin.addresses.commands import ensure_addresses
-from poisonadmin.core.commands.transaction_retry import retried
+from poisonadmin.core.commands.locks import retried
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.destinations.commands import save_destination
 from poisonadmin.messages.commands import schedule

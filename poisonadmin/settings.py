@@ -161,7 +161,7 @@ LOGIN_REDIRECT_URL = "/"
 ACCOUNT_LOGIN_METHODS = {"username"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*", "password2*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
-ACCOUNT_ADAPTER = "poisonadmin.web.pages.accounts.ClosedSignup"
+ACCOUNT_ADAPTER = "poisonadmin.web.pages.logins.ClosedSignup"
 ACCOUNT_LOGOUT_ON_GET = False
 # allauth's limits of logins count an account from everywhere and an address for everybody: strangers would lock people
 # out. axes counts here; see poisonadmin.web.pages.logins.

@@ -10,8 +10,8 @@ import psycopg
 from django.db import close_old_connections, connections
 
 from poisonadmin.core.commands.locks import Tick, single_flight
-from poisonadmin.core.domain.channels import DUE
 from poisonadmin.core.domain.errors import error_text
+from poisonadmin.core.domain.locks import DUE_CHANNEL
 from poisonadmin.core.domain.spark_settings import MOST_DELIVERY_TASKS
 from poisonadmin.delivery.commands.claim import seconds_until_due
 from poisonadmin.delivery.commands.redelivery import (
@@ -146,7 +146,7 @@ class Dispatcher:
         try:
             session = self._sessions.reader()
             if not self._is_listening:
-                listen(session, DUE)
+                listen(session, DUE_CHANNEL)
                 self._is_listening = True
             wait_for_notification(session, seconds)
         except psycopg.Error:  # the next check says what is wrong with the database

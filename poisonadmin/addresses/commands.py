@@ -8,7 +8,7 @@ from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands import audit, locks
-from poisonadmin.core.commands.transaction_retry import retried
+from poisonadmin.core.commands.locks import retried
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.addresses import validate_address
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError

@@ -20,8 +20,7 @@ from poisonadmin.alerts.queries.rules import AlertRuleRow, get_alert_rule, list_
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.core.domain.errors import NEW
 from poisonadmin.core.domain.settings import settings_of
-from poisonadmin.web.api.contract import PAGE, Paged, choice, contract, identifier
-from poisonadmin.web.api.setting_inputs import SettingsInput
+from poisonadmin.web.api.contract import PAGE, Paged, SettingsInput, choice, contract, identifier
 from poisonadmin.web.api.shape import Shape, whole_list
 from poisonadmin.web.api.view import ApiView, route, shown
 

@@ -9,8 +9,7 @@ from poisonadmin.brokers.domain.broker_kinds import BROKERS, optional
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.domain.errors import NEW
-from poisonadmin.core.domain.names import mistake_in
-from poisonadmin.core.domain.settings import settings_of
+from poisonadmin.core.domain.settings import mistake_in, settings_of
 from poisonadmin.destinations import queries as destinations
 from poisonadmin.destinations.commands import delete_destination, save_destination, set_destination_enabled
 from poisonadmin.destinations.domain.destination import MAX_NAME_CHARS, DestinationSettings
@@ -18,8 +17,7 @@ from poisonadmin.destinations.domain.handler_config import HANDLER
 from poisonadmin.destinations.domain.http_config import HTTP
 from poisonadmin.destinations.queries import DestinationRow
 from poisonadmin.store.models.destination import DESTINATION_KINDS
-from poisonadmin.web.api.contract import PAGE, JsonObject, Paged, ReasonInput, Text, contract
-from poisonadmin.web.api.setting_inputs import SettingsInput
+from poisonadmin.web.api.contract import PAGE, JsonObject, Paged, ReasonInput, SettingsInput, Text, contract
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView, route, shown
 

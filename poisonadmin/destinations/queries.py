@@ -7,10 +7,9 @@ from typing import Any
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.queries.address_ids import scope_condition
-from poisonadmin.core.queries.destination_ids import destinations_seen
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import Versioned, fetch, fetch_one, known
+from poisonadmin.core.queries.scope import destinations_seen, scope_condition
 from poisonadmin.core.queries.sql import Sql
 
 _KEY = Key(("d.name",), (str,), descending=False)

@@ -12,13 +12,13 @@ from pathlib import Path
 import psutil
 
 from poisonadmin.core.domain.secret_settings import SPARK_REMOTE
-from poisonadmin.core.domain.socket_directory import fresh_directory
 from poisonadmin.core.domain.spark_settings import (
     AUTHENTICATED,
     ON_THIS_MACHINE,
     SETTINGS,
     SHARED_MASTER,
     SHORT_JOBS,
+    fresh_directory,
     sockets_in,
 )
 from poisonadmin.embedded import class_archive

@@ -29,12 +29,12 @@ from poisonadmin.web.api.contract import (
     Moment,
     Paged,
     Raw,
+    SettingsInput,
     StrictSerializer,
     Text,
     contract,
 )
 from poisonadmin.web.api.rendering import TakeAny
-from poisonadmin.web.api.setting_inputs import SettingsInput
 from poisonadmin.web.api.shape import Shape, whole_list
 from poisonadmin.web.api.view import ApiView, route, shown
 

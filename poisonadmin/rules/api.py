@@ -11,8 +11,15 @@ from poisonadmin.rules.commands import dry_runs, table
 from poisonadmin.rules.domain.rules import RuleFields, Stage
 from poisonadmin.rules.queries import rules as queries
 from poisonadmin.runs.domain.kinds import RunState
-from poisonadmin.web.api.contract import JsonObject, Moment, ReasonInput, StrictSerializer, choice, contract
-from poisonadmin.web.api.setting_inputs import SettingsInput
+from poisonadmin.web.api.contract import (
+    JsonObject,
+    Moment,
+    ReasonInput,
+    SettingsInput,
+    StrictSerializer,
+    choice,
+    contract,
+)
 from poisonadmin.web.api.shape import Shape, whole_list
 from poisonadmin.web.api.view import ApiView, route, shown
 

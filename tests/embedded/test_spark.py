@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from poisonadmin.core.domain.secret_settings import FILE_OF, SPARK_REMOTE, without_secrets
-from poisonadmin.core.domain.socket_directory import fresh_directory
+from poisonadmin.core.domain.spark_settings import fresh_directory
 from poisonadmin.embedded.environment import read_wishes
 from poisonadmin.embedded.plan import PROJECT
 from poisonadmin.embedded.processes import spawn

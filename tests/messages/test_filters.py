@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Principal, Role, principal
 from poisonadmin.core.domain.addresses import matches
-from poisonadmin.core.queries.address_ids import pattern_regex
 from poisonadmin.core.queries.paging import Count
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch_values
+from poisonadmin.core.queries.scope import pattern_regex
 from poisonadmin.desk.queries.detail import get_message, history, payload
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope

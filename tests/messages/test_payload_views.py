@@ -66,7 +66,7 @@ def test_a_page_reads_the_beginning_of_a_long_payload_and_a_download_reads_it_in
     page = operator_browser.get(reverse("messages-one", args=[message.id]))
     assert len(page.content) < 700_000
     monkeypatch.setattr("poisonadmin.core.queries.rows.SLICE_BYTES", 300_000)
-    monkeypatch.setattr("poisonadmin.web.pages.streams.SLICE_BYTES", 300_000)
+    monkeypatch.setattr("poisonadmin.web.api.attachments.SLICE_BYTES", 300_000)
     download = operator_browser.get(reverse("messages-payload", args=[message.id]))
     slices = list(download.streaming_content)  # type: ignore[attr-defined]
     assert [len(one) for one in slices] == [300_000] * 6 + [200_000]

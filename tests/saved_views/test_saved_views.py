@@ -3,7 +3,7 @@
 import pytest
 from django.test import Client
 
-from poisonadmin.core.commands import owned
+from poisonadmin.core.commands import configured
 from poisonadmin.core.domain.access import NotAllowed, Role, principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import InvalidFilter
@@ -63,7 +63,7 @@ def test_what_is_no_list_is_not_saved(monkeypatch: pytest.MonkeyPatch) -> None:
             save_view(name, query, is_shared=False, principal=MARA)
     with pytest.raises(NotAllowed):
         save_view("v", QUERY, is_shared=True, principal=KIM)
-    monkeypatch.setattr(owned, "MAX_OWNED", 1)
+    monkeypatch.setattr(configured, "MAX_OWNED", 1)
     save_view("v", QUERY, is_shared=False, principal=MARA)
     with pytest.raises(InvalidSavedView, match="remove one"):
         save_view("w", QUERY, is_shared=False, principal=MARA)

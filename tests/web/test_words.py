@@ -13,7 +13,7 @@ from poisonadmin.policies.domain.settings import SECTIONS as SETTINGS
 from poisonadmin.policies.pages.form import PolicyForm
 from poisonadmin.store.models.claim import NodeEnd
 from poisonadmin.web.pages import words
-from poisonadmin.web.pages.icons import paths_of
+from poisonadmin.web.pages.templatetags.pages import paths_of
 from poisonadmin.web.pages.views import sections
 from tests.fixtures.pages import page_routes
 

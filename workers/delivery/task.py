@@ -13,8 +13,7 @@ from typing import Any, Self
 
 import psycopg
 
-from poisonadmin.core.domain.channels import SHARD
-from poisonadmin.core.domain.locks import Lock
+from poisonadmin.core.domain.locks import SHARD_CHANNEL, Lock
 from workers.delivery.sessions import Session, Sessions, listen, wait_for_notification
 from workers.delivery.shard import deliver_shard
 
@@ -114,7 +113,7 @@ def serve(dsn: str, *, instance: int, idle_seconds: float = IDLE_SECONDS) -> int
             try:
                 listener = sessions.listener()
                 if listening is not listener:
-                    listen(listener, SHARD)
+                    listen(listener, SHARD_CHANNEL)
                     listening = listener
                 shards.reap()
                 lives, claim_id, shard = _next(listener, instance)

@@ -18,13 +18,13 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from poisonadmin.core.domain.secret_settings import SPARK_REMOTE, secret_setting
-from poisonadmin.core.domain.socket_directory import temporary_directory
 from poisonadmin.core.domain.spark_settings import (
     AUTHENTICATED,
     LOCAL_MASTER,
     ON_THIS_MACHINE,
     SETTINGS,
     sockets_in,
+    temporary_directory,
 )
 
 # An embedded server starts beside its workers.

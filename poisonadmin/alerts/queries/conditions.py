@@ -10,8 +10,8 @@ from poisonadmin.alerts.domain.conditions import Condition
 from poisonadmin.alerts.domain.kinds import AlertKind
 from poisonadmin.alerts.queries.searched import longest_waiting
 from poisonadmin.core.domain.addresses import ANY_WORDS
-from poisonadmin.core.queries.address_ids import address_ids
 from poisonadmin.core.queries.rows import bounded, fetch_rows, fetch_values
+from poisonadmin.core.queries.scope import address_ids
 from poisonadmin.core.queries.sql import TRUE, Sql, name
 from poisonadmin.messages.queries.counter_checks import wrong_counts_at
 from poisonadmin.messages.queries.counts import NOW

@@ -30,7 +30,7 @@ from poisonadmin.archive.commands.pruning import PieceChanged, prune
 from poisonadmin.archive.commands.rewriting import FileStore
 from poisonadmin.archive.domain.pieces import PieceOrder, WriteOrder, WrittenPiece
 from poisonadmin.archive.domain.runs import ArchiveRunState, PieceState
-from poisonadmin.core.commands.transaction_retry import retried
+from poisonadmin.core.commands.locks import retried
 from poisonadmin.core.domain.archive_place import manifest_path, run_directory
 from poisonadmin.messages.queries.id_ranges import next_ranges
 from poisonadmin.runs.commands import worker_runs

@@ -13,9 +13,8 @@ from typing import Any
 from poisonadmin.comparisons.domain.comparison import MAX_BYTES, MAX_FAILING, MAX_OTHERS, TABLES, Compared
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.filter_values import MAX_VALUES
-from poisonadmin.core.queries.address_ids import scope_condition
-from poisonadmin.core.queries.destination_ids import destination_names_seen
 from poisonadmin.core.queries.rows import bounded, fetch_rows
+from poisonadmin.core.queries.scope import destination_names_seen, scope_condition
 from poisonadmin.core.queries.sql import Sql
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.archive_files import files_of_pieces

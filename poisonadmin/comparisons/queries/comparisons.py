@@ -8,8 +8,7 @@ from poisonadmin.comparisons.domain.findings import Finding, finding_from
 from poisonadmin.comparisons.domain.sentences import sentence
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.address_ids import visible_ids
-from poisonadmin.core.queries.destination_ids import destination_names_seen
+from poisonadmin.core.queries.scope import destination_names_seen, visible_ids
 from poisonadmin.runs.domain.kinds import KindName
 from poisonadmin.runs.queries.runs import RunFields, StoredRun, find_run
 

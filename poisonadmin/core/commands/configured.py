@@ -1,15 +1,22 @@
-"""Saving what people configure: locked, of the version that was read, and audited with what has changed."""
+"""Saving what people configure: locked, of the version that was read, and audited with what has changed.
 
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, TypeVar
+What people keep under names of their own, and may share, is saved and removed here too.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from django.db import connection, models, transaction
 from django.db.models.functions import Now
 
 from poisonadmin.core.commands import audit, locks
-from poisonadmin.core.domain.access import Principal
+from poisonadmin.core.commands.locks import retried
+from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import NEW, require_version
 from poisonadmin.core.domain.locks import Lock
+from poisonadmin.core.domain.settings import Refuse
+from poisonadmin.core.queries.rows import execute
+from poisonadmin.core.queries.sql import Sql, name
 
 Row = TypeVar("Row", bound=models.Model)
 
@@ -51,3 +58,60 @@ def save(
         audit.record(principal.name, f"{meta.db_table}.saved", meta.db_table, name, details=details | more)
     row.refresh_from_db()
     return row
+
+
+MAX_OWNED = 100
+
+
+class _Owned(Protocol):
+    @property
+    def id(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def owner(self) -> str: ...
+
+
+def save_own(
+    table: type[Row],
+    words: str,
+    values: Mapping[str, Any],
+    *,
+    principal: Principal,
+    refuse: Refuse,
+    expected_version: int | None = None,
+    write: Callable[[Any], Mapping[str, Any]] = lambda _: {},
+) -> Row:
+    """Keep something under a name, in place of the principal's own of this name, and return it.
+
+    `words`: its kind, as a person reads it. `write`: returns further columns for the row that is stored.
+    Errors: `refuse` where the principal keeps as many as one may, and those of `save`.
+    """
+
+    def written(before: Row | None) -> dict[str, Any]:
+        if before is None and table._default_manager.filter(owner=principal.name).count() >= MAX_OWNED:  # noqa: SLF001
+            raise refuse("name", f"you have {MAX_OWNED} {words}s; remove one first.")
+        return {**values, **write(before)}
+
+    key = {"owner": principal.name, "name": values["name"]}
+    how: dict[str, Any] = {"principal": principal, "expected_version": expected_version, "audited": values}
+    return retried(lambda: save(table, key, written, **how))
+
+
+def remove_own(table: str, words: str, row: _Owned, *, principal: Principal, first: Sequence[str] = ()) -> None:
+    """Remove something of one's own; an administrator removes what others share too. `first`: statements before that.
+
+    Errors: `NotAllowed`.
+    """
+    if row.owner != principal.name and not principal.may(Permission.CONFIGURE):
+        raise NotAllowed(f"The {words} {row.name} is {row.owner}'s; only an administrator removes it besides.")
+
+    def remove() -> None:
+        with transaction.atomic(), connection.cursor() as cursor:
+            for statement in first:
+                cursor.execute(statement, [row.id])
+            execute(cursor, Sql("DELETE FROM {table} WHERE id = {id} RETURNING id", table=name(table), id=row.id))
+            if cursor.fetchone():
+                audit.record(principal.name, f"{table}.removed", table, row.name)
+
+    retried(remove)

@@ -1,9 +1,11 @@
-"""Taking advisory locks, for a transaction or for a session."""
+"""Advisory locks, taken for a transaction or for a session, and transactions that are run again."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from enum import IntEnum
+from typing import TypeVar
 
+import psycopg
 from django.db import InterfaceError, OperationalError, connection
 from django.db.backends.utils import CursorWrapper
 
@@ -82,3 +84,28 @@ def _unlock(sql: str, parameters: Sequence[int]) -> None:
             cursor.execute(sql, parameters)
     except (OperationalError, InterfaceError):
         connection.close()  # a session that is over holds nothing
+
+
+Result = TypeVar("Result")
+
+_RUNS = 5
+_GIVEN_UP = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
+
+
+class TransactionRetry(Exception):
+    """Raised by a transaction that has seen the ground move under it and will fare better on a second run."""
+
+
+def retried(transaction: Callable[[], Result]) -> Result:
+    """Return what `transaction` returns; run it again, up to five times in all, when it was a deadlock's loser.
+
+    Inside a transaction of the caller's nothing can be run again: the error is the caller's then.
+    """
+    for runs_left in range(_RUNS - 1, -1, -1):
+        try:
+            return transaction()
+        except (OperationalError, TransactionRetry) as error:
+            lost = isinstance(error, TransactionRetry) or isinstance(error.__cause__, _GIVEN_UP)
+            if not lost or not runs_left or connection.in_atomic_block:
+                raise
+    raise AssertionError("not reached")

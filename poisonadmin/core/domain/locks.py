@@ -1,4 +1,4 @@
-"""The advisory locks of the database, numbered in one place so that two uses never share a number."""
+"""The advisory locks and the notification channels of the database, each in one place so that no two uses share one."""
 
 from enum import IntEnum
 
@@ -35,3 +35,13 @@ class Lock(IntEnum):
 def lock_key(row_id: int) -> int:
     """Return the second half of a row's lock key, which has 32 bits where an id has 64."""
     return row_id & 0x7FFFFFFF
+
+
+# The channels on which the database tells sleepers that there is work (triggers in store/migrations/0001_tables.sql). A
+# notification says only that a check is worth while. Waiting processes check from time to time all the same.
+# A message is due sooner than before, a node has ended, or a claim has: there may be something to claim or to settle.
+DUE_CHANNEL = "poisonadmin_due"
+# A claim has shards that no node has taken.
+SHARD_CHANNEL = "poisonadmin_shard"
+# The poison list has changed; the notification names the newest change.
+POISON_LIST_CHANNEL = "poison_list"

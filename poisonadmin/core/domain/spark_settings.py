@@ -1,6 +1,8 @@
 """Spark's settings where it is ours: for the embedded Connect server, and for a worker that starts Spark itself."""
 
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 # Taking files in keeps a core busy: two tasks a core cover the waits for the database, and each holds some 70 MB.
@@ -48,3 +50,37 @@ def sockets_in(directory: Path) -> dict[str, str]:
 
 # Java that only starts short jobs, whose work is done in Python: little is compiled well enough to be worth it.
 SHORT_JOBS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+
+# Spark refuses longer directories, since a socket's path has at most 107 bytes and its own names are long.
+_MOST_BYTES = 60
+
+
+def fresh_directory(wished: Path) -> Path:
+    """Return an empty directory for this user alone: `wished`, or what it links to where its path would be too long.
+
+    What the last start left there is removed.
+    """
+    if wished.is_symlink():
+        shutil.rmtree(wished.readlink(), ignore_errors=True)
+        wished.unlink()
+    else:
+        shutil.rmtree(wished, ignore_errors=True)
+    if _fits(wished):
+        wished.mkdir(mode=0o700)
+        return wished
+    short = temporary_directory()
+    wished.symlink_to(short)
+    return short
+
+
+def temporary_directory() -> Path:
+    """Return a new directory for this user alone."""
+    parent = Path(tempfile.gettempdir())
+    return Path(
+        tempfile.mkdtemp(prefix="poisonadmin-", dir=parent if _fits(parent / "poisonadmin-12345678") else "/tmp")
+    )
+
+
+def _fits(directory: Path) -> bool:
+    return len(os.fsencode(directory)) <= _MOST_BYTES

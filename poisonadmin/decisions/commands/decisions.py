@@ -14,9 +14,9 @@ from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands import audit
-from poisonadmin.core.commands.transaction_retry import TransactionRetry, retried
+from poisonadmin.core.commands.locks import TransactionRetry, retried
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.queries.address_ids import visible_ids
+from poisonadmin.core.queries.scope import visible_ids
 from poisonadmin.decisions.commands import payload_versions
 from poisonadmin.decisions.commands.decision_statements import DECISIONS, HAND_BACK, DecisionStatement
 from poisonadmin.decisions.operations.domain.actions import OperationAction

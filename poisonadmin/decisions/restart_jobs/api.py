@@ -20,8 +20,7 @@ from poisonadmin.decisions.restart_jobs.queries.restart_jobs import RestartJobRo
 from poisonadmin.decisions.restart_jobs.queries.runs import RestartRunRow, get_run, list_runs
 from poisonadmin.search.domain.selection import SelectionOrder
 from poisonadmin.search.queries.selections import get_selection
-from poisonadmin.web.api.contract import PAGE, Identifier, Paged, StrictSerializer, contract
-from poisonadmin.web.api.setting_inputs import SettingsInput
+from poisonadmin.web.api.contract import PAGE, Identifier, Paged, SettingsInput, StrictSerializer, contract
 from poisonadmin.web.api.shape import Shape, whole_list
 from poisonadmin.web.api.view import ApiView, route, shown
 

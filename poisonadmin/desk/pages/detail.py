@@ -26,10 +26,9 @@ from poisonadmin.messages.domain.outcome import CRASHES, Outcome
 from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.messages.queries.detail_rows import AttemptRow, HistoryRow, MessageDetail
 from poisonadmin.messages.queries.message_rows import MessageRow
-from poisonadmin.web.pages import streams
-from poisonadmin.web.pages.crash_view import describe_crash
+from poisonadmin.web.api.attachments import attachment
 from poisonadmin.web.pages.views import page, require_known
-from poisonadmin.web.pages.words import event_words
+from poisonadmin.web.pages.words import describe_crash, event_words
 
 _CRASHES = (Event.CRASHED, Event.NODE_LOST)
 _TONES: dict[str, str] = {State.DLVD: "good", State.NDLV: "bad", State.FAIL: "bad"}
@@ -156,7 +155,7 @@ def _actions(message: MessageDetail, principal: Principal) -> list[Action]:
 @page(Permission.READ_PAYLOAD)
 def download(request: HttpRequest, principal: Principal, message_id: int) -> HttpResponseBase:
     """Answer with the payload's bytes, as the next delivery carries them."""
-    return streams.download(request, payload(message_id, principal=principal), f"message-{message_id}.bin")
+    return attachment(request, payload(message_id, principal=principal), f"message-{message_id}.bin")
 
 
 def _payload(request: HttpRequest, principal: Principal, message: MessageDetail) -> dict[str, Any]:

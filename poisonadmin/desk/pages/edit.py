@@ -21,8 +21,7 @@ from poisonadmin.desk.queries.detail import get_message, payload_start
 from poisonadmin.desk.queries.versions import version_diff, version_payload, versions
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.detail_rows import MessageDetail
-from poisonadmin.web.pages import streams
-from poisonadmin.web.pages.diff import drawn_diff
+from poisonadmin.web.api.attachments import attachment
 from poisonadmin.web.pages.forms import PageForm, TextField, sentence_of
 from poisonadmin.web.pages.params import field_of, headers_remove_field, headers_set_field, params_of
 from poisonadmin.web.pages.views import page
@@ -106,7 +105,6 @@ def edit(request: HttpRequest, principal: Principal, message_id: int) -> HttpRes
         "edited": [form[name] for name in ("payload", "headers_set", "headers_remove") if name in form.fields],
         "headers": sorted(message.headers.items()),
         "sample": sample,
-        "lines": drawn_diff(sample.diff) if sample else None,
     }
     return render(request, "messages/edit.html", context, status=422 if form.errors else 200)
 
@@ -174,7 +172,7 @@ def version(request: HttpRequest, principal: Principal, message_id: int, number:
         "message_id": message_id,
         "version": found[number],
         "former": found[number - 1],
-        "lines": drawn_diff(lines),
+        "lines": lines,
     }
     return render(request, "messages/version.html", context)
 
@@ -183,7 +181,7 @@ def version(request: HttpRequest, principal: Principal, message_id: int, number:
 def download(request: HttpRequest, principal: Principal, message_id: int, number: int) -> HttpResponseBase:
     """Answer with the payload of a version."""
     found = version_payload(message_id, number, principal=principal)
-    return streams.download(request, found, f"message-{message_id}-version-{number}.bin")
+    return attachment(request, found, f"message-{message_id}-version-{number}.bin")
 
 
 urlpatterns = [

@@ -29,7 +29,7 @@ from poisonadmin.search.queries.failures import FailureFilter, list_failures
 from poisonadmin.search.queries.lists import count_messages, list_messages
 from poisonadmin.search.queries.report import MAX_ROWS, report
 from poisonadmin.search.views.queries import SavedViewRow, list_saved_views
-from poisonadmin.web.pages.streams import streamed
+from poisonadmin.web.api.attachments import csv_attachment
 from poisonadmin.web.pages.views import Pairs, Section, SidebarEntry, href, page, pager, pairs, tidied
 from poisonadmin.web.pages.words import CONFIRMATIONS, REASONS, STATES, reason_words, state_words
 
@@ -203,7 +203,7 @@ def as_csv(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     details = {"filter": [list(pair) for pair in message_filter.params], "rows": count.n, "cut": count.capped}
     audit.record(principal.name, "report.exported", "messages", "csv", details=details)
     chunks = report(message_filter, principal=principal, mark=request.GET.get("mark") == "1")
-    return streamed(request, chunks, content_type="text/csv; charset=utf-8; header=present", filename="messages.csv")
+    return csv_attachment(request, chunks, "messages.csv")
 
 
 def _given(request: HttpRequest) -> Mapping[str, Sequence[str]]:

@@ -4,9 +4,9 @@ from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import MAX_ID
-from poisonadmin.core.queries.destination_ids import destinations_seen
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import StoredBytes, columns, fetch_one, fetch_values, known, stored_bytes
+from poisonadmin.core.queries.scope import destinations_seen
 from poisonadmin.core.queries.sql import Sql
 from poisonadmin.desk.queries.versions import OF_ATTEMPT, OF_CHANGE
 from poisonadmin.messages.domain.attempt import ShownAttempt

@@ -14,7 +14,6 @@ from poisonadmin.destinations.domain.destination import DestinationSettings
 from poisonadmin.destinations.domain.http_config import CONNECTION_LOST, may_keep_secrets
 from poisonadmin.destinations.queries import DestinationRow
 from poisonadmin.store.models.destination import DestinationKind
-from poisonadmin.web.pages.broker_forms import BrokerForm
 from poisonadmin.web.pages.forms import (
     SecretLines,
     TextField,
@@ -22,7 +21,7 @@ from poisonadmin.web.pages.forms import (
     texts_by_line,
     ticks,
 )
-from poisonadmin.web.pages.setting_fields import ConfiguredForm
+from poisonadmin.web.pages.setting_fields import BrokerForm, ConfiguredForm
 
 _HTTP = http_config.DEFAULTS
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from django.db import connection, transaction
 
 from poisonadmin.core.commands import audit, locks
-from poisonadmin.core.commands.transaction_retry import retried
+from poisonadmin.core.commands.locks import retried
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.domain.filter_values import MAX_ID

@@ -9,7 +9,7 @@ from django.db.backends.utils import CursorWrapper
 from django.db.models.functions import Now
 
 from poisonadmin.core.commands import locks
-from poisonadmin.core.commands.transaction_retry import TransactionRetry, retried
+from poisonadmin.core.commands.locks import TransactionRetry, retried
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.groups.commands.regroup_moves import COUNTED_IN_GROUPS, FROM_AND_TO

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from poisonadmin.core.commands.transaction_retry import retried
+from poisonadmin.core.commands.locks import retried
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.groups.domain.failures import HOURS_KEPT_DAYS
 from poisonadmin.groups.domain.regroup_plan import RegroupedFailure

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from poisonadmin.core.domain.access import Principal
-from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.rows import fetch, fetch_rows
+from poisonadmin.core.queries.scope import scope_condition
 from poisonadmin.core.queries.sql import Sql
 
 TREND_HOURS = 24

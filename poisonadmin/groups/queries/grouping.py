@@ -8,8 +8,8 @@ from functools import partial
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import InvalidFilter, checked_text
-from poisonadmin.core.queries.destination_ids import destinations_seen
 from poisonadmin.core.queries.rows import bounded, fetch
+from poisonadmin.core.queries.scope import destinations_seen
 from poisonadmin.core.queries.sql import EMPTY, Sql
 from poisonadmin.core.queries.sql import name as column_name
 from poisonadmin.messages.queries.counts import NOW

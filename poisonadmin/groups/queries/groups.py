@@ -9,9 +9,9 @@ from typing import Any
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import InvalidFilter
-from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_values
+from poisonadmin.core.queries.scope import scope_condition
 from poisonadmin.core.queries.sql import EMPTY, TRUE, Sql, all_of
 from poisonadmin.groups.queries.group_counts import GroupCounts, count_groups
 from poisonadmin.groups.queries.group_trends import (

@@ -9,7 +9,7 @@ import orjson
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.core.commands.transaction_retry import retried
+from poisonadmin.core.commands.locks import retried
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.intake.commands.business_keys import copy_keys
 from poisonadmin.intake.commands.merge import Merged, merge_staged

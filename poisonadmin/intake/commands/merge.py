@@ -13,7 +13,7 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.addresses.commands import ensure_addresses
 from poisonadmin.core.commands import locks
-from poisonadmin.core.commands.transaction_retry import TransactionRetry, retried
+from poisonadmin.core.commands.locks import TransactionRetry, retried
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.groups.commands import failure_groups
 from poisonadmin.intake.commands.duplicates import NAMED_CONFLICTS, BatchOrigin, Conflict, put_duplicates_aside

@@ -11,8 +11,7 @@ from typing import NamedTuple
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands import audit, locks
-from poisonadmin.core.domain.channels import POISON_LIST
-from poisonadmin.core.domain.locks import Lock
+from poisonadmin.core.domain.locks import POISON_LIST_CHANNEL, Lock
 from poisonadmin.core.queries.sql import name, named, raw
 
 
@@ -154,7 +153,7 @@ def release(cursor: CursorWrapper, ids: Sequence[int], *, actor: str, note: str)
 def _notify(cursor: CursorWrapper, entries: Sequence[ChangedEntry]) -> None:
     """Wake the subscribers when the transaction commits. The newest number will do: they read up to it."""
     if newest := max((entry.change for entry in entries), default=0):
-        cursor.execute("SELECT pg_notify(%s, %s)", [POISON_LIST, str(newest)])
+        cursor.execute("SELECT pg_notify(%s, %s)", [POISON_LIST_CHANNEL, str(newest)])
 
 
 _LISTED_OF_MESSAGES = """

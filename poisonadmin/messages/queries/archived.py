@@ -8,9 +8,9 @@ from typing import Any
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.destination_ids import destination_names_seen, destinations_seen
 from poisonadmin.core.queries.paging import Page
 from poisonadmin.core.queries.rows import StoredBytes, fetch, fetch_rows, fetch_values
+from poisonadmin.core.queries.scope import destination_names_seen, destinations_seen
 from poisonadmin.core.queries.sql import Sql
 from poisonadmin.messages.domain.attempt import SHOWN_COLUMNS
 from poisonadmin.messages.domain.states import Event, State

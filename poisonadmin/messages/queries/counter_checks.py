@@ -6,8 +6,8 @@ from datetime import datetime
 from functools import partial
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.queries.address_ids import visible_ids
 from poisonadmin.core.queries.rows import fetch
+from poisonadmin.core.queries.scope import visible_ids
 from poisonadmin.core.queries.sql import TRUE, Sql, all_given
 from poisonadmin.messages.queries.counts import COUNTED, NOW
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.rows import fetch, fetch_rows, fetch_values
+from poisonadmin.core.queries.scope import scope_condition
 from poisonadmin.core.queries.sql import Sql, join, name
 from poisonadmin.messages.domain.states import Confirming, State
 from poisonadmin.messages.queries.merged_groups import seen_as

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from poisonadmin.core.domain.addresses import is_pattern
-from poisonadmin.core.queries.address_ids import address_ids
 from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.core.queries.scope import address_ids
 from poisonadmin.core.queries.sql import Sql, any_of
 
 QUALIFIED = "::"

@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.addresses.commands import ensure_addresses
-from poisonadmin.core.commands.transaction_retry import retried
+from poisonadmin.core.commands.locks import retried
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.intake.commands.accept import STORED, import_failure

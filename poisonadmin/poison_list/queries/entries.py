@@ -5,9 +5,9 @@ from datetime import datetime
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.address_ids import pattern_regex
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import fetch, fetch_by_id, fetch_values
+from poisonadmin.core.queries.scope import pattern_regex
 from poisonadmin.core.queries.sql import Sql, all_given, all_of, name
 from poisonadmin.poison_list.queries.feed import EntryChange
 

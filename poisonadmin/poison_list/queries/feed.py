@@ -18,9 +18,9 @@ import psycopg
 from django.db import connection
 from psycopg.rows import class_row
 
-from poisonadmin.core.domain.channels import POISON_LIST
+from poisonadmin.core.domain.locks import POISON_LIST_CHANNEL
 
-# Sent on POISON_LIST in place of a change number when somebody's right to listen has ended.
+# Sent on POISON_LIST_CHANNEL in place of a change number when somebody's right to listen has ended.
 REVOKED = "revoked"
 KEEP_ALIVE_SECONDS = 10.0
 STUCK_SECONDS = 60.0
@@ -84,7 +84,7 @@ class Session:
     async def open(cls) -> "Session":
         """Connect; raise psycopg.OperationalError."""
         listening = await _connect()
-        await listening.execute(f"LISTEN {POISON_LIST}")
+        await listening.execute(f"LISTEN {POISON_LIST_CHANNEL}")
         return cls(listening, await _connect())
 
     def join(self) -> Listener:

@@ -9,8 +9,8 @@ from typing import Any
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.addresses import validate_address, validate_pattern
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.destination_ids import destinations_seen
 from poisonadmin.core.queries.rows import Versioned, fetch, fetch_by_id, fetch_values
+from poisonadmin.core.queries.scope import destinations_seen
 from poisonadmin.policies.domain.resolution import PolicySpec, Resolved, resolve
 from poisonadmin.policies.domain.retry_decision import PlainTry, on_failure
 from poisonadmin.policies.domain.retry_limits import Breaker, attempts_in_all, breakers

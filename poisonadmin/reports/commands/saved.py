@@ -11,9 +11,9 @@ from django.db import transaction
 from poisonadmin.alerts.channels.registry import CHANNELS
 from poisonadmin.alerts.domain.kinds import ChannelKind
 from poisonadmin.alerts.domain.signatures import SECRET_BYTES, secret_text
-from poisonadmin.core.commands.owned import remove_own, save_own
+from poisonadmin.core.commands.configured import remove_own, save_own
+from poisonadmin.core.commands.locks import retried
 from poisonadmin.core.commands.schedules import next_run, rights_of_owner
-from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.settings import InvalidValue, checked

@@ -18,7 +18,7 @@ from poisonadmin.reports.queries.rows import rows_at_once
 from poisonadmin.reports.queries.saved import get_saved_report, list_saved_reports
 from poisonadmin.reports.queries.shown import as_objects
 from poisonadmin.search.domain.filters import narrowing
-from poisonadmin.web.pages.streams import download
+from poisonadmin.web.api.attachments import attachment
 from poisonadmin.web.pages.views import Section, SidebarEntry, page, pager
 
 PREVIEW_ROWS = 20
@@ -113,7 +113,7 @@ def show(request: HttpRequest, principal: Principal, report_id: int) -> HttpResp
 def as_file(request: HttpRequest, principal: Principal, report_id: int) -> HttpResponseBase:
     """Send the file of a report."""
     content, name = requests.download_of(report_id, principal=principal)
-    return download(request, content, name)
+    return attachment(request, content, name)
 
 
 @require_POST

@@ -4,8 +4,8 @@ from datetime import UTC, date, datetime
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.filter_values import InvalidFilter
-from poisonadmin.core.queries.destination_ids import destination_names_seen
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.core.queries.scope import destination_names_seen
 from poisonadmin.core.queries.sql import Sql, all_given
 from poisonadmin.messages.queries.archive_files import archived_files
 from poisonadmin.reports.domain.asked import AskedReport

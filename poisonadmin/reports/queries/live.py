@@ -8,8 +8,8 @@ from typing import Any
 from django.db import connection
 
 from poisonadmin.core.domain.access import Principal
-from poisonadmin.core.queries.destination_ids import destinations_seen
 from poisonadmin.core.queries.rows import one_of
+from poisonadmin.core.queries.scope import destinations_seen
 from poisonadmin.core.queries.sql import EMPTY, TRUE, Sql, all_of, join, raw
 from poisonadmin.decisions.operations.domain.actions import DECISION_EVENTS
 from poisonadmin.messages.domain.id_ranges import IdRange

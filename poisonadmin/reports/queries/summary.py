@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_rows
+from poisonadmin.core.queries.scope import scope_condition
 from poisonadmin.core.queries.sql import Sql
 from poisonadmin.reports.domain.asked import Period
 from poisonadmin.reports.queries.rows import SECONDS

@@ -9,8 +9,8 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import InvalidField, PoisonAdminError
-from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.rows import bounded
+from poisonadmin.core.queries.scope import scope_condition
 from poisonadmin.core.queries.sql import EMPTY, TRUE, Sql, all_of
 from poisonadmin.search.domain.filters import parse_filter, require_values
 from poisonadmin.search.domain.selection import MAX_MEMBERS, MEMBERS_A_PIECE, SelectionOrder

@@ -6,9 +6,9 @@ from datetime import datetime
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import InvalidFilter
-from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import bounded
+from poisonadmin.core.queries.scope import scope_condition
 from poisonadmin.core.queries.sql import Sql, all_of
 from poisonadmin.search.domain.filters import MessageFilter
 from poisonadmin.search.domain.words import refusal

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, count_rows, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_rows, fetch_values
+from poisonadmin.core.queries.scope import scope_condition
 from poisonadmin.core.queries.sql import EMPTY, TRUE, Sql, all_of
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.counts import ByState, empty

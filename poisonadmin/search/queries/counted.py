@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from poisonadmin.core.domain.access import Principal
-from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.core.queries.scope import scope_condition
 from poisonadmin.core.queries.sql import Sql, all_of, name
 from poisonadmin.messages.queries.counts import NOW
 from poisonadmin.messages.queries.dead_letter_queues import queues_of

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.queries.address_ids import addresses_in_scope
-from poisonadmin.core.queries.destination_ids import destinations_seen
 from poisonadmin.core.queries.paging import COUNT_SECONDS, DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded
+from poisonadmin.core.queries.scope import addresses_in_scope, destinations_seen
 from poisonadmin.core.queries.sql import EMPTY, TRUE, Sql, all_given
 from poisonadmin.messages.queries.counts import how_many
 from poisonadmin.messages.queries.merged_groups import SEEN_AS, with_members

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from poisonadmin.core.domain.access import Principal
-from poisonadmin.core.queries.address_ids import scope_condition, visible_ids
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.core.queries.scope import scope_condition, visible_ids
 from poisonadmin.core.queries.sql import Sql
 from poisonadmin.messages.queries.counts import NOW
 from poisonadmin.messages.queries.merged_groups import members_of

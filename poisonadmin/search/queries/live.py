@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from poisonadmin.core.domain.access import Principal
-from poisonadmin.core.queries.address_ids import visible_ids
 from poisonadmin.core.queries.rows import one_of
+from poisonadmin.core.queries.scope import visible_ids
 from poisonadmin.core.queries.sql import Sql, all_of, any_of
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.dead_letter_queues import in_any_queue, queues_of

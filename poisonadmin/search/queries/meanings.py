@@ -12,9 +12,8 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.addresses import is_pattern
-from poisonadmin.core.queries.address_ids import address_ids, addresses_holding, pattern_regex
-from poisonadmin.core.queries.destination_ids import addresses_delivering_to
 from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.core.queries.scope import address_ids, addresses_delivering_to, addresses_holding, pattern_regex
 from poisonadmin.core.queries.sql import Sql, any_of, name, raw
 from poisonadmin.messages.queries.counts import CONFIRMING
 from poisonadmin.messages.queries.dead_letter_queues import in_any_queue, queues_of

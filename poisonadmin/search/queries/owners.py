@@ -3,8 +3,8 @@
 from django.contrib.auth.models import User
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.rows import bounded, fetch_values
+from poisonadmin.core.queries.scope import scope_condition
 
 # As a filter says that a message has no owner.
 NOBODY = "none"

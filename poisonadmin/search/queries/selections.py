@@ -6,9 +6,9 @@ from datetime import datetime
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.address_ids import scope_condition, visible_ids
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, window
 from poisonadmin.core.queries.rows import bounded, fetch_by_id, fetch_values
+from poisonadmin.core.queries.scope import scope_condition, visible_ids
 from poisonadmin.core.queries.sql import Sql, any_of, name
 from poisonadmin.messages.queries.archived import rows_of_ids
 from poisonadmin.messages.queries.message_rows import MessageRow

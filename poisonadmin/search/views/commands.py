@@ -2,10 +2,10 @@
 
 from urllib.parse import parse_qs, urlencode
 
-from poisonadmin.core.commands.owned import remove_own, save_own
+from poisonadmin.core.commands.configured import remove_own, save_own
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import InvalidField
-from poisonadmin.core.domain.names import mistake_in
+from poisonadmin.core.domain.settings import mistake_in
 from poisonadmin.search.domain.filters import OF_THE_PAGE, narrowing, parse_filter
 from poisonadmin.search.views.queries import get_saved_view
 from poisonadmin.store.models.saved_view import SavedView

@@ -16,7 +16,7 @@ from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.domain.errors import PoisonAdminError, all_checked
 from poisonadmin.core.domain.locks import Lock
-from poisonadmin.core.domain.names import mistake_in
+from poisonadmin.core.domain.settings import mistake_in
 from poisonadmin.core.domain.ssrf import guard_from
 from poisonadmin.destinations.commands import InUse, save_destination
 from poisonadmin.policies.commands import save_policy

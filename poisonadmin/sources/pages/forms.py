@@ -8,9 +8,8 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.sources.commands.setup import MAX_PATH_CHARS, checked_source
 from poisonadmin.sources.queries.sources import SourceRow
 from poisonadmin.store.models.intake import SourceKind
-from poisonadmin.web.pages.broker_forms import BrokerForm
 from poisonadmin.web.pages.forms import TextField, lines_of
-from poisonadmin.web.pages.setting_fields import ConfiguredForm
+from poisonadmin.web.pages.setting_fields import BrokerForm, ConfiguredForm
 
 # What a worker can be asked of a broker, by the value of its button.
 CHECKS = (("connection", "Test the connection"), ("preview", "Preview"), ("queues", "Find queues"))

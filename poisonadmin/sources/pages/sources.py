@@ -21,8 +21,8 @@ from poisonadmin.sources.queries.sources import (
     list_sources,
     rejected_raw,
 )
+from poisonadmin.web.api.attachments import attachment
 from poisonadmin.web.pages.forms import saved_or_shown
-from poisonadmin.web.pages.streams import download
 from poisonadmin.web.pages.views import (
     MAX_REASON_CHARS,
     NO_REASON,
@@ -75,7 +75,7 @@ def rejected(request: HttpRequest, principal: Principal, source_id: int | None =
 @page(Permission.READ_PAYLOAD)
 def rejected_line(request: HttpRequest, principal: Principal, rejected_id: int) -> HttpResponseBase:
     """Answer with all the bytes of one line, as a file."""
-    return download(request, rejected_raw(rejected_id, principal=principal), f"line-{rejected_id}.bin")
+    return attachment(request, rejected_raw(rejected_id, principal=principal), f"line-{rejected_id}.bin")
 
 
 @page(Permission.CONFIGURE, is_for_all=True)

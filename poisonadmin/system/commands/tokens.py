@@ -13,8 +13,8 @@ from poisonadmin.core.commands import audit
 from poisonadmin.core.commands.authentication import MAX_NAME_CHARS, PREFIX, InvalidToken, digest_of
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.core.domain.addresses import validate_pattern
-from poisonadmin.core.domain.channels import POISON_LIST
 from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.domain.locks import POISON_LIST_CHANNEL
 from poisonadmin.poison_list.queries.feed import REVOKED
 from poisonadmin.store.models.access import Access, ApiToken
 
@@ -69,4 +69,4 @@ def revoke(token_id: int, *, by: str) -> None:
         audit.record(by, "token.revoked", "token", str(token_id))
         with connection.cursor() as cursor:
             # Whoever follows the poison list with it is cut off at once.
-            cursor.execute("SELECT pg_notify(%s, %s)", [POISON_LIST, REVOKED])
+            cursor.execute("SELECT pg_notify(%s, %s)", [POISON_LIST_CHANNEL, REVOKED])

@@ -6,8 +6,8 @@ from django.contrib.sessions.models import Session
 from django.db import connection, transaction
 
 from poisonadmin.core.commands import audit
-from poisonadmin.core.domain.channels import POISON_LIST
 from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.domain.locks import POISON_LIST_CHANNEL
 from poisonadmin.poison_list.queries.feed import REVOKED
 
 
@@ -20,7 +20,7 @@ def deactivate(username: str, *, by: str) -> None:
         audit.record(by, "user.deactivated", "user", username)
         with connection.cursor() as cursor:
             # Whoever follows the poison list with a token of theirs is cut off at once.
-            cursor.execute("SELECT pg_notify(%s, %s)", [POISON_LIST, REVOKED])
+            cursor.execute("SELECT pg_notify(%s, %s)", [POISON_LIST_CHANNEL, REVOKED])
 
 
 def activate(username: str, *, by: str) -> None:

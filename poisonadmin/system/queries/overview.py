@@ -10,8 +10,8 @@ from django.db import connection
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import InvalidFilter
-from poisonadmin.core.queries.address_ids import scope_condition, visible_ids
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_one, fetch_values
+from poisonadmin.core.queries.scope import scope_condition, visible_ids
 from poisonadmin.core.queries.sql import Sql
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.counts import NOW

@@ -1,10 +1,10 @@
-"""Downloads: what strangers wrote, sent so that no browser shows it or guesses what it is."""
+"""Downloads, of the API and of pages: what strangers wrote, sent so that no browser shows it or guesses what it is."""
 
 from collections.abc import AsyncIterator, Iterator
 
 from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
-from django.http import HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from rest_framework.request import Request
 
@@ -13,43 +13,39 @@ from poisonadmin.core.queries.rows import SLICE_BYTES, StoredBytes
 CSV = "text/csv; charset=utf-8; header=present"
 
 
-def attachment(request: Request, content: StoredBytes, name: str) -> HttpResponseBase:
+def attachment(request: Request | HttpRequest, content: StoredBytes, name: str) -> HttpResponseBase:
     """Return a download; of what is longer than a slice only a slice is in memory at a time."""
-    response = _response(request, content)
-    response["Content-Type"] = "application/octet-stream"
+    if request.method != "HEAD" and content.size_bytes <= SLICE_BYTES:
+        response: HttpResponseBase = HttpResponse(b"".join(content.slices))
+    else:
+        response = _streamed(request, content.slices)
     response["Content-Length"] = str(content.size_bytes)
-    return _hidden(response, name)
+    return _hidden(response, name, "application/octet-stream")
 
 
-def csv_attachment(request: Request, chunks: Iterator[bytes], name: str) -> HttpResponseBase:
+def csv_attachment(request: Request | HttpRequest, chunks: Iterator[bytes], name: str) -> HttpResponseBase:
     """Return a download of lines that are made while it is sent."""
-    response = HttpResponse() if request.method == "HEAD" else _streamed(request, chunks)
-    response["Content-Type"] = CSV
-    return _hidden(response, name)
+    return _hidden(_streamed(request, chunks), name, CSV)
 
 
-def _hidden(response: HttpResponseBase, name: str) -> HttpResponseBase:
+def _hidden(response: HttpResponseBase, name: str, content_type: str) -> HttpResponseBase:
+    response["Content-Type"] = content_type
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     response["X-Content-Type-Options"] = "nosniff"
+    response["X-Accel-Buffering"] = "no"
     response["Content-Security-Policy"] = "default-src 'none'; sandbox"
     return response
 
 
-def _response(request: Request, content: StoredBytes) -> HttpResponseBase:
+def _streamed(request: Request | HttpRequest, chunks: Iterator[bytes]) -> HttpResponseBase:
     if request.method == "HEAD":
         return HttpResponse()
-    if content.size_bytes <= SLICE_BYTES:
-        return HttpResponse(b"".join(content.slices))
-    return _streamed(request, content.slices)
-
-
-def _streamed(request: Request, chunks: Iterator[bytes]) -> StreamingHttpResponse:
     # Under ASGI a plain iterator would be read to its end before the first byte is sent.
-    is_async = isinstance(request._request, ASGIRequest)  # noqa: SLF001
+    is_async = isinstance(getattr(request, "_request", request), ASGIRequest)
     return StreamingHttpResponse(_one_by_one(chunks) if is_async else chunks)
 
 
-async def _one_by_one(slices: Iterator[bytes]) -> AsyncIterator[bytes]:
-    take = sync_to_async(lambda: next(slices, None), thread_sensitive=True)
-    while (one := await take()) is not None:
-        yield one
+async def _one_by_one(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    take = sync_to_async(lambda: next(chunks, None), thread_sensitive=True)
+    while (chunk := await take()) is not None:
+        yield chunk

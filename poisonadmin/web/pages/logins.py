@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from io import BytesIO
 from typing import Any
 
+from allauth.account.adapter import DefaultAccountAdapter
 from axes.handlers.database import AxesDatabaseHandler
 from axes.handlers.proxy import AxesProxyHandler
 from django.conf import settings
@@ -218,3 +219,9 @@ async def _refuse(send: Send) -> None:
     headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(_BUSY)), (b"retry-after", b"5")]
     await send({"type": "http.response.start", "status": 503, "headers": headers})
     await send({"type": "http.response.body", "body": _BUSY})
+
+
+class ClosedSignup(DefaultAccountAdapter):  # type: ignore[misc]
+    def is_open_for_signup(self, request: HttpRequest) -> bool:  # noqa: ARG002
+        """Return False: accounts are made with `manage.py user create`."""
+        return False

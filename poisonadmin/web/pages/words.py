@@ -1,4 +1,7 @@
-"""The words of the pages: the field's words, never the code's (no claim, lease or settle)."""
+"""The words of the pages, the field's and never the code's (no claim, lease or settle), and the colours of states."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from poisonadmin.messages.domain.outcome import Outcome
 from poisonadmin.messages.domain.states import LABELS, Confirming, Event, Reason, State
@@ -160,3 +163,107 @@ def skip_words(code: str) -> str:
 def count_words(name: str) -> str:
     """Return the name of a job's count or parameter in words."""
     return COUNTS.get(name, name.replace("_", " "))
+
+
+# A badge of a state that is in no list is coloured as a warning.
+_TONES = {
+    "good": {"succeeded", "completed", "done", "clean", "on", "active", "taken", "begun", "sent"},
+    "bad": {"failed", "refused", "lost", "silent", "stopped", "unreachable", "broken", "faulty", "retrying"},
+    "busy": {"running", "cancelling", "alive", "due"},
+    "note": {"queued", "fenced", "seen", "staged"},
+    "": {"nothing", "inactive", "held", "dropped"},
+}
+_TONE_OF = {state: tone for tone, states in _TONES.items() for state in states}
+_BADGE_WORDS = {
+    "clean": "ended normally",
+    "fenced": "came too late",
+    "on": "On",
+    "off": "Off",
+    "paused": "Paused",
+    "stopped": "Stopped",
+    "unreachable": "Unreachable",
+    "broken": "unreadable",
+    "faulty": "switched itself off",
+    "active": "on",
+    "inactive": "off",
+    "due": "to be sent",
+    "dropped": "not sent",
+}
+
+
+def badge(state: str, words: str = "") -> dict[str, str]:
+    """Return what a badge shows of a state: its colour, and these words or those that it has.
+
+    >>> badge("PAUSED"), badge("succeeded")
+    ({'tone': 'warn', 'words': 'Paused'}, {'tone': 'good', 'words': 'succeeded'})
+    """
+    code = str(state).lower()
+    return {"tone": _TONE_OF.get(code, "warn"), "words": words or _BADGE_WORDS.get(code, code)}
+
+
+def process_state(process: Any, ended: str = "silent") -> str:
+    """Return the state of a node or consumer: alive, or how it ended; `ended` where nobody has said how."""
+    return "alive" if process.is_alive else str(process.end or ended)
+
+
+def switch_state(row: Any) -> str:
+    """Return whether a source or destination is on, off, or on and out of reach."""
+    if not row.is_enabled:
+        return "off"
+    return "unreachable" if getattr(row, "is_in_trouble", False) else "on"
+
+
+def rule_state(rule: Any) -> str:
+    """Return whether a rule decides: `ended` where its time is over, `faulty` where it was switched off for a fault."""
+    if rule.fault:
+        return "faulty"
+    return "active" if rule.is_in_force else "ended" if rule.is_enabled else "inactive"
+
+
+class CrashedAttempt(Protocol):
+    """An attempt that ended with a crash."""
+
+    @property
+    def outcome(self) -> str: ...
+    @property
+    def error_class(self) -> str | None: ...
+    @property
+    def exit_status(self) -> int | None: ...
+    @property
+    def signal(self) -> str | None: ...
+
+
+@dataclass(frozen=True)
+class CrashText:
+    """`tag` is short, `sentence` says what happened."""
+
+    tag: str
+    sentence: str
+
+
+# Where it was we who ended the sandbox, its limit says more than the signal that was sent.
+_LIMITS = {
+    "HandlerOutOfMemory": CrashText("memory limit", "Its sandbox ran out of memory"),
+    "HandlerCpuLimit": CrashText("CPU limit", "Its sandbox reached its limit of CPU time"),
+    "HandlerTimeLimit": CrashText("time limit", "Its sandbox reached its limit of time and was stopped"),
+    "ConsumerConnectionLost": CrashText(
+        "connection lost", "The connection to its consumer was lost before there was an answer"
+    ),
+}
+_BY_ITSELF = CrashText("ended itself", "Its handler ended the sandbox")
+_UNKNOWN = CrashText("died", "Its sandbox died")
+
+
+def describe_crash(crash: CrashedAttempt) -> CrashText:
+    """Return the texts that describe a crash."""
+    if crash.outcome == Outcome.NODE_LOST:
+        return CrashText("node lost", "The node was lost while it was being delivered")
+    if crash.outcome == Outcome.SUSPECTED:
+        return CrashText("under way", "It was being delivered when another message crashed the sandbox")
+    if crash.error_class in _LIMITS:
+        return _LIMITS[crash.error_class]
+    if crash.signal:
+        return CrashText(crash.signal, f"Its sandbox was killed by {crash.signal}")
+    if crash.exit_status is not None:
+        return CrashText(f"exit code {crash.exit_status}", f"Its sandbox exited with code {crash.exit_status}")
+    return _BY_ITSELF if crash.error_class == "HandlerExited" else _UNKNOWN

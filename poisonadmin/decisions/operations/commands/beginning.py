@@ -11,7 +11,7 @@ from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from poisonadmin.core.commands import audit, locks
-from poisonadmin.core.commands.transaction_retry import retried
+from poisonadmin.core.commands.locks import retried
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.decisions.commands.decisions import Decided

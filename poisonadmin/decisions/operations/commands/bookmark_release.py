@@ -2,7 +2,7 @@
 
 from django.db import connection, transaction
 
-from poisonadmin.core.commands.transaction_retry import retried
+from poisonadmin.core.commands.locks import retried
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.decisions.commands.refused_decisions import NotListed
 from poisonadmin.decisions.operations.commands.beginning import decide_on

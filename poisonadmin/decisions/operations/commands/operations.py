@@ -11,7 +11,7 @@ from typing import Any
 from django.db import connection, transaction
 
 from poisonadmin.core.commands import audit, locks
-from poisonadmin.core.commands.transaction_retry import retried
+from poisonadmin.core.commands.locks import retried
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.domain.locks import Lock

@@ -1,8 +1,8 @@
 """Checks that the requester of an operation may still decide: revoked rights are revoked for operations too."""
 
 from poisonadmin.core.commands.authentication import principal_of_account
-from poisonadmin.core.queries.address_ids import visible_ids
 from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.core.queries.scope import visible_ids
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.domain.params import may_carry_out
 from poisonadmin.decisions.operations.queries.operations import OperationRow

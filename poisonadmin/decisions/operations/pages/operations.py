@@ -31,8 +31,8 @@ from poisonadmin.decisions.sign_offs.commands.sign_off import AnotherPersonNeede
 from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffNeeded
 from poisonadmin.messages.domain.member_outcomes import MemberOutcome
 from poisonadmin.search.queries.selections import get_selection
+from poisonadmin.web.api.attachments import csv_attachment
 from poisonadmin.web.pages.params import param_lines
-from poisonadmin.web.pages.streams import streamed
 from poisonadmin.web.pages.views import NO_REASON, Section, SidebarEntry, back_to, page, pager, reason_of
 
 OUTCOMES: dict[MemberOutcome, str] = {
@@ -148,7 +148,7 @@ def as_csv(request: HttpRequest, principal: Principal, operation_id: int) -> Htt
     record_export(found, None, principal=principal)
     chunks = ledger_report(found, principal=principal, mark=request.GET.get("mark") == "1")
     name = f"operation-{operation_id}.csv"
-    return streamed(request, chunks, content_type="text/csv; charset=utf-8; header=present", filename=name)
+    return csv_attachment(request, chunks, name)
 
 
 @require_POST

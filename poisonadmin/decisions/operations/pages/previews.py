@@ -7,7 +7,6 @@ from django.urls import reverse
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.decisions.operations.queries.preview import TAKEN, LeftAlone, OperationPreview, Target, WaitsFor
 from poisonadmin.decisions.queries import refusals
-from poisonadmin.web.pages.diff import drawn_diff
 from poisonadmin.web.pages.views import href
 
 
@@ -17,7 +16,7 @@ def shown_preview(foreseen: OperationPreview, principal: Principal) -> dict[str,
         "preview": foreseen,
         "targets": [(one, *_mend_wait(one)) for one in foreseen.targets],
         "left_alone": [(one, *_mend(one, principal)) for one in foreseen.refused],
-        "samples": [(one, drawn_diff(one.diff)) for one in foreseen.change.samples] if foreseen.change else [],
+        "samples": foreseen.change.samples if foreseen.change else [],
         "warnings": [one.warning.sentence(one.count, total=foreseen.accepted) for one in foreseen.crashed],
     }
 

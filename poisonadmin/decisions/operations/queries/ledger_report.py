@@ -9,8 +9,8 @@ from django.db import connection
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.spreadsheet import cell, header_line, lines
-from poisonadmin.core.queries.address_ids import visible_ids
 from poisonadmin.core.queries.rows import bounded, fetch_rows, fetch_values
+from poisonadmin.core.queries.scope import visible_ids
 from poisonadmin.core.queries.sql import named
 from poisonadmin.decisions.operations.queries.operations import OperationRow, outcome_without_row
 from poisonadmin.messages.domain.member_outcomes import MemberOutcome

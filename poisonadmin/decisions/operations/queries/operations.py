@@ -9,9 +9,9 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import MAX_ID
-from poisonadmin.core.queries.address_ids import visible_ids
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import fetch, fetch_one, fetch_rows, known
+from poisonadmin.core.queries.scope import visible_ids
 from poisonadmin.core.queries.sql import Sql, all_given, all_of, named, raw
 from poisonadmin.decisions.operations.domain.actions import DELIVERING, OperationAction
 from poisonadmin.decisions.operations.domain.ledger import Ledger, ledger

@@ -7,9 +7,8 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.queries.address_ids import visible_ids
-from poisonadmin.core.queries.destination_ids import destinations_seen
 from poisonadmin.core.queries.rows import bounded, fetch_rows
+from poisonadmin.core.queries.scope import destinations_seen, visible_ids
 from poisonadmin.core.queries.sql import Sql, name, named
 from poisonadmin.decisions.operations.domain.actions import DELIVERING, OperationAction
 from poisonadmin.decisions.operations.domain.pace import UNLIMITED, Deliveries, Duration, Pace, duration

@@ -5,8 +5,8 @@ from dataclasses import replace
 from django.db import transaction
 
 from poisonadmin.core.commands import audit
+from poisonadmin.core.commands.locks import retried
 from poisonadmin.core.commands.schedules import next_run, rights_of_owner
-from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import NotAllowed, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.rows import database_time, fetch_rows, fetch_values, known

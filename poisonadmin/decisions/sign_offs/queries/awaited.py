@@ -1,8 +1,8 @@
 """Counts of operations that wait for somebody's sign-off, and of those that were begun without."""
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.queries.address_ids import visible_ids
 from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.core.queries.scope import visible_ids
 
 _OF_OTHERS = """
 SELECT count(*) FROM operation JOIN selection ON selection.id = selection_id

@@ -8,9 +8,9 @@ from typing import Any
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import MAX_ID
-from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import bounded, fetch
+from poisonadmin.core.queries.scope import scope_condition
 from poisonadmin.groups.alike.domain.compared import ComparedFailure, compared_from
 from poisonadmin.groups.alike.domain.proposals import ProposalState
 from poisonadmin.runs.domain.kinds import KindName

@@ -1,21 +1,25 @@
 """Tags and filters that every template knows."""
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from django import template
+from django.conf import settings
 from django.template import Context
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
-from poisonadmin.web.pages import badges, crash_view, sanitising, tables, words
-from poisonadmin.web.pages.icons import paths_of
+from poisonadmin.web.pages import sanitising, tables, words
 
+_OUTLINES = settings.BASE_DIR / "node_modules" / "@tabler" / "icons" / "icons" / "outline"
+_DIFF_KINDS = {"+": "added", "-": "removed", "@": "place"}
 _STEPS = ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "min"))
 
 
@@ -72,13 +76,23 @@ register.filter("refusal_words", words.refusal_words)
 register.filter("outcome_words", words.outcome_words)
 register.filter("outcome_tone", words.outcome_tone)
 register.filter("node_end_words", words.node_end_words)
-register.filter("crash_words", crash_view.describe_crash)
+register.filter("crash_words", words.describe_crash)
 register.filter("skip_words", words.skip_words)
 register.filter("seconds_words", _length)
-register.filter("process_state", badges.process_state)
-register.filter("switch_state", badges.switch_state)
-register.filter("rule_state", badges.rule_state)
-register.inclusion_tag("web/_badge.html", name="badge")(badges.badge)
+register.filter("process_state", words.process_state)
+register.filter("switch_state", words.switch_state)
+register.filter("rule_state", words.rule_state)
+register.inclusion_tag("web/_badge.html", name="badge")(words.badge)
+
+
+@cache
+def paths_of(name: str) -> tuple[str, ...]:
+    """Return the paths that draw an icon; none where the package is not installed or has no icon of that name."""
+    try:
+        drawing = (_OUTLINES / f"{name}.svg").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ()
+    return tuple(re.findall(r'<path d="([^"]+)"', drawing))
 
 
 @register.inclusion_tag("web/_icon.html")
@@ -254,3 +268,13 @@ def size(count: int | None) -> str:
     if count < 1024:
         return f"{count} B"
     return f"{count / 1024:.1f} kB" if count < 1024**2 else f"{count / 1024**2:.1f} MB"
+
+
+@register.filter
+def diff_lines(lines: Sequence[str]) -> list[tuple[str, str]]:
+    """Return each line of a unified diff, without the names of its sides, with its kind: added, removed, place or none.
+
+    >>> diff_lines(["--- before", "+++ after", "@@ -1 +1 @@", "-a", "+b", " c"])
+    [('place', '@@ -1 +1 @@'), ('removed', '-a'), ('added', '+b'), ('', ' c')]
+    """
+    return [(_DIFF_KINDS.get(line[:1], ""), line) for line in lines[2:]]
