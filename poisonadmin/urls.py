@@ -9,7 +9,7 @@ from pathlib import Path
 
 from allauth.account import views
 from django.http import HttpRequest, HttpResponse
-from django.urls import URLResolver, include, path, re_path
+from django.urls import URLPattern, URLResolver, include, path, re_path
 from django.views.decorators.cache import never_cache
 
 from poisonadmin.system.api.probes import PROBES
@@ -38,7 +38,7 @@ ACCOUNTS = [
     path("password/change/", never_cache(views.password_change), name="account_change_password"),
 ]
 # The last one is also for a forgotten slash at the end: a redirect would turn a POST into a GET.
-API = [*_routes("api"), re_path("", nothing_here)]
+API: list[URLPattern | URLResolver] = [*_routes("api"), re_path("", nothing_here)]
 PAGES = _routes("pages")
 urlpatterns = [
     path("", include(PROBES)),
