@@ -18,7 +18,7 @@ from django.conf import settings
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from poisonadmin.store.schema import check_schema
-from poisonadmin.web.api.connections import with_upload_limit
+from poisonadmin.web.api.upload_limit import with_upload_limit
 from poisonadmin.web.pages.logins import with_login_pool
 
 # In a thread of its own: uvicorn imports this inside its event loop, where Django refuses to wait for a database.

@@ -57,20 +57,8 @@ ACTION = Recipe(
         ),
         Insertion(
             "poisonadmin/desk/api/decisions.py",
-            "        return self.decided(message_id, OperationAction.RESTORE)",
-            '''
-
-class MessageReopen(_DecisionView):
-    @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
-    def post(self, message_id: int) -> Response:
-        """Bring a delivered message back to NDLV."""
-        return self.decided(message_id, OperationAction.REOPEN)
-''',
-        ),
-        Insertion(
-            "poisonadmin/desk/api/decisions.py",
-            "urlpatterns = [",
-            '    route("messages/<id:message_id>/reopen/", MessageReopen, name="api-message-reopen"),',
+            '    OperationAction.RESTORE: ("Bring a message in FAIL back to NDLV.", ReasonInput),',
+            '    OperationAction.REOPEN: ("Bring a delivered message back to NDLV.", ReasonInput),',
         ),
         Insertion(
             "poisonadmin/decisions/operations/domain/actions.py", '    RESTORE = "restore"', '    REOPEN = "reopen"'

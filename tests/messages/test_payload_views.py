@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.desk.pages import payload_tree
-from poisonadmin.desk.pages.payload_tree import MAX_HEX_BYTES, MAX_NODES, MAX_SHOWN_BYTES, NoTree, TreeNode
+from poisonadmin.desk.pages import readable
+from poisonadmin.desk.pages.readable import MAX_HEX_BYTES, MAX_NODES, MAX_SHOWN_BYTES, NoTree, TreeNode
 from poisonadmin.policies.commands import save_policy
 from tests.fixtures.delivery import make_orders_destination
 from tests.fixtures.pages import waiting
@@ -24,7 +24,7 @@ JSON_LIKE = st.lists(
 
 def tree_or_nothing(payload: bytes) -> list[TreeNode]:
     try:
-        return payload_tree.tree(payload)
+        return readable.tree(payload)
     except NoTree:
         return []
 
@@ -34,17 +34,17 @@ def tree_or_nothing(payload: bytes) -> list[TreeNode]:
 def test_any_bytes_have_views(payload: bytes) -> None:
     nodes = tree_or_nothing(payload)
     assert sum((node.kind == "open") - (node.kind == "close") for node in nodes) == 0
-    text = payload_tree.text(payload)
+    text = readable.text(payload)
     assert text is None or "\0" not in text
-    assert payload_tree.hexadecimal(payload).count("\n") <= MAX_HEX_BYTES // 16
+    assert readable.hexadecimal(payload).count("\n") <= MAX_HEX_BYTES // 16
 
 
 @pytest.mark.parametrize("name", PAYLOADS)
 def test_a_hostile_payload_filled_up_to_what_a_page_reads_has_bounded_views(name: str) -> None:
     payload = (PAYLOADS[name] * (MAX_SHOWN_BYTES // max(1, len(PAYLOADS[name])) + 1))[:MAX_SHOWN_BYTES]
     assert len(tree_or_nothing(payload)) <= 2 * MAX_NODES
-    assert len(payload_tree.hexadecimal(payload)) < 80 * MAX_HEX_BYTES // 16
-    shown = payload_tree.text(payload)
+    assert len(readable.hexadecimal(payload)) < 80 * MAX_HEX_BYTES // 16
+    shown = readable.text(payload)
     assert shown is None or len(shown) <= 8 * MAX_SHOWN_BYTES
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poisonadmin.desk.pages.failures import folded
+from poisonadmin.desk.pages.readable import folded
 from poisonadmin.groups.domain.stacks import first_application_frame, root_cause_class, thrown_class
 
 PYTHON_CAUSE = """\

@@ -14,7 +14,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from poisonadmin.core.domain.access import Role
-from poisonadmin.web.api.connections import MAX_CONNECTIONS, MAX_UPLOADS
+from poisonadmin.web.api.connections import MAX_CONNECTIONS
+from poisonadmin.web.api.upload_limit import MAX_UPLOADS
 from tests.fixtures.api import caller_of, make_user
 from tests.fixtures.live_web import Web, answers
 from tests.patience import on_this_machine

@@ -11,8 +11,8 @@ import pytest
 from django.db import OperationalError
 
 from poisonadmin.store.models.message import Message
-from poisonadmin.web.api import connections
-from poisonadmin.web.api.connections import STRANGER_BYTES, limit_of, with_upload_limit
+from poisonadmin.web.api import upload_limit
+from poisonadmin.web.api.upload_limit import STRANGER_BYTES, limit_of, with_upload_limit
 from tests.fixtures.api import caller_of
 from tests.fixtures.live_web import Peak, Web, exchange
 
@@ -101,8 +101,8 @@ def answer_of(receive: Any, *headers: tuple[bytes, bytes]) -> tuple[int, dict[st
 
 @pytest.mark.parametrize("pieces", [3, 10_000], ids=["a pause", "a drip"])
 def test_a_body_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPatch, pieces: int) -> None:
-    monkeypatch.setattr(connections, "LINGER_SECONDS", 0.1)
-    monkeypatch.setattr(connections, "PAUSE_SECONDS" if pieces == 3 else "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(upload_limit, "LINGER_SECONDS", 0.1)
+    monkeypatch.setattr(upload_limit, "PAUSE_SECONDS" if pieces == 3 else "BODY_SECONDS", 0.2)
     left = pieces
 
     async def receive() -> dict[str, Any]:
@@ -122,7 +122,7 @@ def test_a_sender_who_cannot_be_checked_for_want_of_a_database_is_told_so(monkey
     async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": b"", "more_body": False}
 
-    monkeypatch.setattr(connections, "sender_of", no_database)
+    monkeypatch.setattr(upload_limit, "sender_of", no_database)
     status, problem = answer_of(receive, TOKEN, (b"content-length", b"100000"))
     assert (status, problem["code"]) == (503, "unavailable")
 

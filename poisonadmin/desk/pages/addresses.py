@@ -18,6 +18,7 @@ from poisonadmin.core.domain.filter_values import address_or_pattern as checked_
 from poisonadmin.core.domain.filter_values import number
 from poisonadmin.decisions.operations.commands.address_resume import resume_without
 from poisonadmin.decisions.operations.domain.actions import ACTIONS
+from poisonadmin.desk.pages.opened_from import list_parameter
 from poisonadmin.destinations.queries import list_destinations
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.policies.domain.resolution import DESTINATION
@@ -26,11 +27,19 @@ from poisonadmin.policies.queries.values import values_in_force
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.lists import list_messages, total
 from poisonadmin.store.models.lane import AddressStatus
-from poisonadmin.web.pages.views import Section, SidebarEntry, href, page, pager, require_known
+from poisonadmin.web.pages.views import (
+    MAX_REASON_CHARS,
+    Section,
+    SidebarEntry,
+    href,
+    page,
+    pager,
+    reason_of,
+    require_known,
+)
 from poisonadmin.web.pages.words import SIGN_OFF_NEEDED
 
 SHOWN_MESSAGES = 5
-MAX_REASON_CHARS = 2000
 MAX_DESTINATIONS = 500
 
 
@@ -71,7 +80,7 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
         "matching": latest.total(),
         "heading": "Undecided messages" if "state" in given else "Latest messages",
         "query": query,
-        "in_list": "?" + urlencode({"list": query}),
+        "in_list": list_parameter(query),
         "whole_list": f"{reverse('triage')}?{query}",
         "actions": [action for action in ACTIONS.values() if action.on_lists],
         "elsewhere": total(parse_filter({"original_address": [address.name]}), principal=principal),
@@ -132,7 +141,7 @@ def ask(request: HttpRequest, principal: Principal, change: str) -> HttpResponse
 def carry_out(request: HttpRequest, principal: Principal, change: str) -> HttpResponseBase:
     """Pause or resume the address."""
     name = request.POST.get("name", "")
-    reason = request.POST.get("reason", "").replace("\x00", "").strip()[:MAX_REASON_CHARS]
+    reason = reason_of(request)
     if not reason:
         return _dialog(
             request, get_address(name, principal=principal), change, "Enter a reason; it is shown here.", 422

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.contrib import messages as notes
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
@@ -59,13 +60,9 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
         "proposals": [_shown(row) for row in found.results],
         "pager": pager(request, found),
         "is_dismissed": is_dismissed,
-        "may_merge": _may_merge(principal),
+        "may_merge": principal.may(Permission.DECIDE) and principal.sees_everything,
     }
     return render(request, "alike_groups/proposals.html", context)
-
-
-def _may_merge(principal: Principal) -> bool:
-    return principal.may(Permission.DECIDE) and principal.sees_everything
 
 
 def _shown(row: ProposalRow) -> ShownProposal:
@@ -103,42 +100,32 @@ def cancel(request: HttpRequest, principal: Principal, alike_search_id: int) -> 
 @page(Permission.DECIDE)
 def merge(request: HttpRequest, principal: Principal, proposal_id: int) -> HttpResponseBase:
     """Merge the groups of a proposal."""
-
-    def done() -> str:
-        row = decisions.merge_by(proposal_id, principal=principal)
-        return f"Group {row.group.id} is merged into group {row.into.id}; the page of that one splits it off again."
-
-    return _done(request, principal, proposal_id, done)
+    words = "Group {0.group.id} is merged into group {0.into.id}; the page of that one splits it off again."
+    return _done(request, principal, proposal_id, decisions.merge_by, words)
 
 
 @require_POST
 @page(Permission.DECIDE)
 def dismiss(request: HttpRequest, principal: Principal, proposal_id: int) -> HttpResponseBase:
     """Dismiss a proposal."""
-
-    def done() -> str:
-        decisions.dismiss(proposal_id, principal=principal)
-        return "The proposal is dismissed; it is among the dismissed ones."
-
-    return _done(request, principal, proposal_id, done)
+    words = "The proposal is dismissed; it is among the dismissed ones."
+    return _done(request, principal, proposal_id, decisions.dismiss, words)
 
 
 @require_POST
 @page(Permission.DECIDE)
 def propose_again(request: HttpRequest, principal: Principal, proposal_id: int) -> HttpResponseBase:
     """Make a dismissed proposal again."""
-
-    def done() -> str:
-        decisions.propose_again(proposal_id, principal=principal)
-        return "The proposal is made again."
-
-    return _done(request, principal, proposal_id, done)
+    return _done(request, principal, proposal_id, decisions.propose_again, "The proposal is made again.")
 
 
-def _done(request: HttpRequest, principal: Principal, proposal_id: int, act: Callable[[], str]) -> HttpResponseBase:
+def _done(
+    request: HttpRequest, principal: Principal, proposal_id: int, act: Callable[..., Any], words: str
+) -> HttpResponseBase:
+    """Act on the proposal, and say so; `{0}` in the words is what that returns."""
     get_proposal(proposal_id, principal=principal)
     try:
-        notes.success(request, act())
+        notes.success(request, words.format(act(proposal_id, principal=principal)))
     except PoisonAdminError as error:
         notes.error(request, error.detail)
     return HttpResponseRedirect(back_to(request, reverse("groups-alike")))

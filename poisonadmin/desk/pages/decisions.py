@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from django import forms
@@ -9,6 +10,7 @@ from django.contrib import messages as notes
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import path, reverse
+from django.utils import timezone
 from django.views.decorators.http import require_POST
 from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 
@@ -23,34 +25,24 @@ from poisonadmin.decisions.commands.refused_decisions import (
     NotAssigned,
     Oversized,
 )
+from poisonadmin.decisions.operations.commands.beginning import decide_on
 from poisonadmin.decisions.operations.domain.actions import ACTIONS, Action
 from poisonadmin.decisions.operations.domain.params import InvalidOperation
 from poisonadmin.decisions.queries.approval_warnings import approval_warnings
 from poisonadmin.decisions.sign_offs.queries.needed import limits_of, sign_off_needed
-from poisonadmin.desk.pages.actions import perform
 from poisonadmin.desk.pages.crashed import TABLE as CRASHED_TABLE
 from poisonadmin.messages.domain.states import Event
 from poisonadmin.messages.queries.message_rows import MessageRow, messages_by_id
 from poisonadmin.search.queries.blacklist import suspects
 from poisonadmin.search.queries.owners import account_names
 from poisonadmin.system.queries.overview import undecided_count
-from poisonadmin.web.pages.forms import PageForm, TextField, sentence_of, whole_number
-from poisonadmin.web.pages.params import (
-    FIELDS_OF,
-    address_field,
-    field_of,
-    offer_owners,
-    owner_field,
-    params_of,
-    tags_add_field,
-    tags_remove_field,
-)
+from poisonadmin.web.pages.forms import sentence_of
+from poisonadmin.web.pages.params import ParamsForm, field_of, reason_field
 from poisonadmin.web.pages.views import back_to, page
 from poisonadmin.web.pages.words import SIGN_OFF_NEEDED, refusal_words
 
 MAX_TICKED = 500
 MAX_DIGITS = 18
-MAX_REASON_CHARS = 2000
 # Who asks for a decision, and the page that it is on.
 ORIGINS = {"message": "messages-one", "list": "triage", "crashed": "triage"}
 
@@ -66,7 +58,7 @@ class InvalidDecision(PoisonAdminError):
     code = "invalid_decision"
 
 
-class DecisionForm(PageForm):
+class DecisionForm(ParamsForm):
     """A decision as it was sent; raises InvalidDecision for what no page of ours sends.
 
     `ids`: the messages. `page`: the page that asks, which says how its rows look: message, list or crashed; `target`:
@@ -75,31 +67,10 @@ class DecisionForm(PageForm):
 
     origin = back = expected_state = forms.CharField(required=False, widget=forms.HiddenInput)
     expected_attempt = forms.IntegerField(min_value=0, max_value=MAX_ID, required=False, widget=forms.HiddenInput)
-    delay_seconds = whole_number("Postpone by", limits=(0, MAX_ID), choices=[])
-    address = address_field()
-    owner = owner_field()
-    tags_add = tags_add_field()
-    tags_remove = tags_remove_field()
-    reason = TextField(
-        "Reason",
-        most=MAX_REASON_CHARS,
-        required=True,
-        rows=3,
-        hint="Why? It is kept in the history and the audit log.",
-        autofocus=True,
-    )
+    reason = reason_field(required=True, autofocus=True)
 
     def __init__(self, request: HttpRequest, action: Action) -> None:
-        super().__init__(request.POST)
-        if action.delays:
-            self.fields["delay_seconds"].widget.choices = action.delays
-        else:
-            del self.fields["delay_seconds"]
-        self.asked = [field for name in action.params for field in FIELDS_OF[name]]
-        for name in {"address", "owner", "tags_add", "tags_remove"} - set(self.asked):
-            del self.fields[name]
-        if "owner" in self.fields:
-            offer_owners(self.fields["owner"], account_names())
+        super().__init__(request.POST, action, account_names)
         for name, errors in self.errors.items():
             if name not in ("reason", *self.asked):
                 raise InvalidDecision(f"{name}: {errors[0]}")
@@ -142,14 +113,18 @@ def carry_out(request: HttpRequest, principal: Principal, action: str) -> HttpRe
         form.add_error("address", "Say where it is to be delivered.")
     if form.errors:
         return _dialog(request, principal, chosen, form, 422)
+    until = None
+    if chosen.delays:
+        delay_seconds = form.cleaned_data["delay_seconds"] or chosen.delays[0][0]
+        until = timezone.now() + timedelta(seconds=delay_seconds)
     try:
-        decided = perform(
-            chosen,
+        decided = decide_on(
             form.ids,
+            chosen.key,
             principal=principal,
             reason=form.cleaned_data["reason"],
-            delay_seconds=form.cleaned_data.get("delay_seconds"),
-            params=params_of(form.cleaned_data, form.asked),
+            until=until,
+            params=form.params(),
             expected_state=form.expected[0],
             expected_attempt=form.expected[1],
             is_one=form.page == "message",

@@ -13,12 +13,12 @@ from django.utils import timezone
 
 from poisonadmin.brokers.domain.broker_kinds import words_of
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.decisions.operations.domain.actions import DELIVERING, Action
+from poisonadmin.decisions.operations.domain.actions import ACTIONS, DELIVERING, Action
+from poisonadmin.decisions.operations.domain.params import may_carry_out
 from poisonadmin.decisions.queries.approval_warnings import approval_warning_of
-from poisonadmin.desk.pages import failures, payload_tree
-from poisonadmin.desk.pages.actions import offered
+from poisonadmin.desk.pages import readable
 from poisonadmin.desk.pages.opened_from import PARAMETER, opened_from
-from poisonadmin.desk.pages.payload_tree import MAX_SHOWN_BYTES, NoTree
+from poisonadmin.desk.pages.readable import MAX_SHOWN_BYTES, NoTree
 from poisonadmin.desk.queries.detail import attempts, get_message, get_transport, history, hops, payload, payload_start
 from poisonadmin.desk.queries.schedule import schedule
 from poisonadmin.desk.queries.versions import versions
@@ -127,7 +127,7 @@ def show(request: HttpRequest, principal: Principal, message_id: int) -> HttpRes
         "attempts": made.results,
         "more_attempts": made.next is not None,
         "failure": last_failure,
-        "frames": failures.folded(last_failure.stack) if last_failure and last_failure.stack else [],
+        "frames": readable.folded(last_failure.stack) if last_failure and last_failure.stack else [],
         "history": _timeline(message, changes, made.results),
         "approval_warning": None if message.archived else approval_warning_of(message),
         "crash_outcomes": CRASHES,
@@ -146,10 +146,18 @@ def show(request: HttpRequest, principal: Principal, message_id: int) -> HttpRes
 
 
 def _actions(message: MessageDetail, principal: Principal) -> list[Action]:
-    """Return what is offered; without its payload a message may go back to its consumers, and nowhere else."""
+    """Return what its state and the principal's permissions allow.
+
+    Without its payload a message may go back to its consumers, and nowhere else.
+    """
     is_handed_back = message.reason == Reason.LISTED and not message.has_destination
     is_deliverable = message.payload_removed_at is None or is_handed_back
-    return [one for one in offered(message, principal) if is_deliverable or one.key not in DELIVERING]
+    return [
+        action
+        for action in ACTIONS.values()
+        if action.allows(message) and may_carry_out(action.key, principal)
+        if is_deliverable or action.key not in DELIVERING
+    ]
 
 
 @page(Permission.READ_PAYLOAD)
@@ -166,10 +174,10 @@ def _payload(request: HttpRequest, principal: Principal, message: MessageDetail)
         why_no_tree = "larger than 256 kB"
     else:
         try:
-            nodes = payload_tree.tree(start)
+            nodes = readable.tree(start)
         except NoTree as error:
             why_no_tree = str(error)
-    raw = payload_tree.text(start)
+    raw = readable.text(start)
     wanted = request.GET.get("view", "")
     possible = [*(["tree"] if nodes else []), *(["raw"] if raw is not None else []), "hex"]
     return {
@@ -178,8 +186,8 @@ def _payload(request: HttpRequest, principal: Principal, message: MessageDetail)
         "nodes": nodes,
         "why_no_tree": why_no_tree,
         "raw": raw,
-        "hex": payload_tree.hexadecimal(start),
-        "hex_cut": message.payload_bytes > payload_tree.MAX_HEX_BYTES,
+        "hex": readable.hexadecimal(start),
+        "hex_cut": message.payload_bytes > readable.MAX_HEX_BYTES,
         "cut": cut,
     }
 

@@ -23,27 +23,19 @@ from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.detail_rows import MessageDetail
 from poisonadmin.web.api.attachments import attachment
 from poisonadmin.web.pages.forms import PageForm, TextField, sentence_of
-from poisonadmin.web.pages.params import field_of, headers_remove_field, headers_set_field, params_of
+from poisonadmin.web.pages.params import ParamsForm, field_of, params_of, reason_field
 from poisonadmin.web.pages.views import page
 from poisonadmin.web.pages.words import SIGN_OFF_NEEDED, refusal_words
-
-MAX_REASON_CHARS = 2000
 
 
 class EditForm(PageForm):
     """The new content of a message. `before`: its payload as text, None where it cannot be edited as one."""
 
     payload = TextField("Payload", rows=18, strip=False)
-    headers_set = headers_set_field()
-    headers_remove = headers_remove_field()
+    headers_set = ParamsForm.base_fields["headers_set"]
+    headers_remove = ParamsForm.base_fields["headers_remove"]
     attempt = forms.IntegerField(required=False, widget=forms.HiddenInput)
-    reason = TextField(
-        "Reason",
-        most=MAX_REASON_CHARS,
-        required=True,
-        rows=3,
-        hint="Why? It is kept in the history and the audit log.",
-    )
+    reason = reason_field(required=True)
 
     def __init__(self, data: Any, before: str | None) -> None:
         super().__init__(data, initial={"payload": before})

@@ -16,8 +16,8 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError, PreconditionFailed
 from poisonadmin.core.domain.filter_values import number
 from poisonadmin.decisions.operations.domain.actions import ACTIONS
-from poisonadmin.desk.pages.failures import folded
 from poisonadmin.desk.pages.opened_from import list_parameter
+from poisonadmin.desk.pages.readable import folded
 from poisonadmin.desk.queries.detail import attempts
 from poisonadmin.groups.commands.group_annotations import annotate
 from poisonadmin.groups.commands.merged_groups import merge, split

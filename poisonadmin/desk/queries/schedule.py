@@ -10,8 +10,7 @@ from poisonadmin.core.queries.paging import MAX_LIMIT
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch, fetch_one, fetch_rows, fetch_values
 from poisonadmin.decisions.queries.approval_warnings import approval_warning_of
 from poisonadmin.desk.queries.detail import attempts, get_message, history
-from poisonadmin.desk.queries.schedule_reasons import endless, how_it_waits
-from poisonadmin.desk.queries.schedule_rules import as_the_last, covering, rules_sentence
+from poisonadmin.desk.queries.schedule_reasons import as_the_last, covering, endless, how_it_waits, rules_sentence
 from poisonadmin.desk.queries.schedule_steps import (
     RESETS,
     SHOWN_STEPS,

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from poisonadmin.desk.queries.schedule_rules import retry_rule
+from poisonadmin.desk.queries.schedule_reasons import retry_rule
 from poisonadmin.messages.domain.outcome import Outcome
 from poisonadmin.messages.domain.states import Event, State
 from poisonadmin.messages.queries.detail_rows import AttemptRow, HistoryRow

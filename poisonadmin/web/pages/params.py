@@ -1,4 +1,4 @@
-"""Fields for what an action is told besides which messages it is for (decisions/operations/domain/params.py)."""
+"""Forms for what an action is told besides which messages it is for (decisions/operations/domain/params.py)."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -9,7 +9,10 @@ from poisonadmin.core.domain import strict_json
 from poisonadmin.core.domain.access import OutOfScope
 from poisonadmin.core.domain.addresses import MAX_ADDRESS_CHARS, validate_address
 from poisonadmin.core.domain.errors import InvalidField
-from poisonadmin.web.pages.forms import TextField, drawn, texts_by_comma, texts_by_line
+from poisonadmin.core.domain.filter_values import MAX_ID
+from poisonadmin.decisions.operations.domain.actions import Action
+from poisonadmin.decisions.operations.domain.params import MAX_REASON_CHARS
+from poisonadmin.web.pages.forms import PageForm, TextField, drawn, texts_by_comma, texts_by_line, whole_number
 
 # The fields that ask for a parameter. A whole payload is edited on the page of its message.
 FIELDS_OF: dict[str, tuple[str, ...]] = {
@@ -35,9 +38,20 @@ NOBODY_CHOSEN = "/nobody"
 MAX_PATCH_CHARS = 100_000
 
 
-def address_field() -> TextField:
-    """Return the field for the address that messages are redirected to."""
-    return TextField(
+def _headers(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in texts_by_line(text):
+        name, colon, value = line.partition(":")
+        if not colon or not name.strip():
+            raise InvalidField("headers", f"{line[:80]!r} is not a header, such as X-Tenant: eu.")
+        found[name.strip()] = value.strip()
+    return found
+
+
+class ParamsForm(PageForm):
+    """The base of forms for an action on messages. `asked`: the names of the fields for its parameters."""
+
+    address = TextField(
         "Deliver to the address",
         read=validate_address,
         most=MAX_ADDRESS_CHARS,
@@ -45,11 +59,7 @@ def address_field() -> TextField:
         hint="orders.repaired",
         note="It has to deliver somewhere. Its policy applies from now on.",
     )
-
-
-def json_patch_field() -> TextField:
-    """Return the field for a JSON Patch."""
-    return TextField(
+    json_patch = TextField(
         "JSON Patch",
         read=lambda text: strict_json.loads(text.encode("utf-8", "backslashreplace")),
         write=lambda value: strict_json.dumps(value).decode(),
@@ -58,11 +68,7 @@ def json_patch_field() -> TextField:
         hint='[{"op": "replace", "path": "/currency", "value": "EUR"}]',
         note="Operations of RFC 6902: add, remove, replace, move, copy, test. A message where one fails is left alone.",
     )
-
-
-def headers_set_field() -> TextField:
-    """Return the field for headers to be set."""
-    return TextField(
+    headers_set = TextField(
         "Set headers",
         read=_headers,
         write=lambda value: "\n".join(f"{name}: {text}" for name, text in value.items()),
@@ -70,35 +76,38 @@ def headers_set_field() -> TextField:
         hint="X-Tenant: eu",
         note="One a line, as Name: value.",
     )
+    headers_remove = TextField("Remove headers", read=texts_by_line, write="\n".join, rows=2, note="One name a line.")
+    owner = forms.ChoiceField(**drawn("Owner", choices=[]))
+    tags_add = texts_by_comma("Add tags", note="Words, separated by commas.")
+    tags_remove = texts_by_comma("Remove tags", note="As they are written, separated by commas.")
+    delay_seconds = whole_number("Postpone by", limits=(0, MAX_ID), choices=[])
+
+    def __init__(self, data: Any, action: Action, accounts: Callable[[], Iterable[str]]) -> None:
+        super().__init__(data)
+        self.asked = [field for name in action.params for field in FIELDS_OF[name]]
+        for name in set(PARAM_FIELDS) - set(self.asked):
+            del self.fields[name]
+        if "owner" in self.fields:
+            names = [(name, name) for name in accounts()]
+            self.fields["owner"].choices = [  # type: ignore[attr-defined]
+                ("", "Leave as it is"),
+                (NOBODY_CHOSEN, "Nobody"),
+                *names,
+            ]
+        if action.delays:
+            self.fields["delay_seconds"].widget.choices = action.delays
+        else:
+            del self.fields["delay_seconds"]
+
+    def params(self) -> dict[str, Any]:
+        """Return what the action is told besides which messages."""
+        return params_of(self.cleaned_data, self.asked)
 
 
-def headers_remove_field() -> TextField:
-    """Return the field for headers to be removed."""
-    return TextField("Remove headers", read=texts_by_line, write="\n".join, rows=2, note="One name a line.")
-
-
-def owner_field() -> forms.ChoiceField:
-    """Return the field for the owner of messages; `offer_owners` says who there is."""
-    return forms.ChoiceField(**drawn("Owner", choices=[]))
-
-
-def offer_owners(field: forms.Field, names: Iterable[str]) -> None:
-    """Have the field for the owner offer these accounts."""
-    field.choices = [  # type: ignore[attr-defined]
-        ("", "Leave as it is"),
-        (NOBODY_CHOSEN, "Nobody"),
-        *((name, name) for name in names),
-    ]
-
-
-def tags_add_field() -> TextField:
-    """Return the field for tags to be added."""
-    return texts_by_comma("Add tags", note="Words, separated by commas.")
-
-
-def tags_remove_field() -> TextField:
-    """Return the field for tags to be removed."""
-    return texts_by_comma("Remove tags", note="As they are written, separated by commas.")
+def reason_field(**options: Any) -> TextField:
+    """Return the field for the reason of a decision on messages."""
+    hint = "Why? It is kept in the history and the audit log."
+    return TextField("Reason", most=MAX_REASON_CHARS, rows=3, hint=hint, **options)
 
 
 def params_of(typed: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
@@ -135,13 +144,3 @@ def field_of(error: InvalidField | OutOfScope) -> str:
     """Return the name of the field that an error of a parameter is about."""
     name = error.field.removeprefix("params.").split(".")[0]
     return FIELDS_OF[name][0] if FIELDS_OF.get(name) else name
-
-
-def _headers(text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for line in texts_by_line(text):
-        name, colon, value = line.partition(":")
-        if not colon or not name.strip():
-            raise InvalidField("headers", f"{line[:80]!r} is not a header, such as X-Tenant: eu.")
-        found[name.strip()] = value.strip()
-    return found

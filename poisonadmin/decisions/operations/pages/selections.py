@@ -15,7 +15,7 @@ from poisonadmin.core.domain.access import OutOfScope, Permission, Principal
 from poisonadmin.decisions.operations.commands import beginning
 from poisonadmin.decisions.operations.domain.actions import ACTIONS, DELIVERING, Action, OperationAction
 from poisonadmin.decisions.operations.domain.pace import UNLIMITED, Pace
-from poisonadmin.decisions.operations.domain.params import MAX_REASON_CHARS, InvalidOperation
+from poisonadmin.decisions.operations.domain.params import InvalidOperation
 from poisonadmin.decisions.operations.pages.previews import shown_preview
 from poisonadmin.decisions.operations.queries.preview import OperationPreview, preview
 from poisonadmin.search.commands.selections import freeze
@@ -23,69 +23,33 @@ from poisonadmin.search.domain.filters import narrowing, parse_filter
 from poisonadmin.search.queries.lists import count_messages
 from poisonadmin.search.queries.owners import account_names
 from poisonadmin.search.queries.selections import SelectionRow, arrived_since, get_selection, list_members
-from poisonadmin.web.pages.forms import PageForm, TextField, decimal_number, sentence_of, ticks, whole_number
-from poisonadmin.web.pages.params import (
-    FIELDS_OF,
-    PARAM_FIELDS,
-    address_field,
-    field_of,
-    headers_remove_field,
-    headers_set_field,
-    json_patch_field,
-    offer_owners,
-    owner_field,
-    params_of,
-    tags_add_field,
-    tags_remove_field,
-)
+from poisonadmin.web.pages.forms import decimal_number, sentence_of, ticks
+from poisonadmin.web.pages.params import ParamsForm, field_of, reason_field
 from poisonadmin.web.pages.views import href, page, pager
 
 COUNTED = 10_000
 
 
-class OperationForm(PageForm):
+class OperationForm(ParamsForm):
     """The form for an action on a selection."""
 
-    address = address_field()
-    json_patch = json_patch_field()
-    headers_set = headers_set_field()
-    headers_remove = headers_remove_field()
-    owner = owner_field()
-    tags_add = tags_add_field()
-    tags_remove = tags_remove_field()
     rate_per_second = decimal_number(
         "Most deliveries a second", note="On all workers together. Empty: as fast as the destinations take them."
     )
     canary = ticks("Try 1, then 10, then 100 messages first, and halt when they fail again")
-    delay_seconds = whole_number("Postpone by", choices=[])
     break_glass = ticks(
         "Begin without a sign-off",
         "For emergencies. It is marked on the operation for ever, and shown to everybody who signs off.",
     )
-    reason = TextField(
-        "Reason",
-        most=MAX_REASON_CHARS,
-        needed=True,
-        rows=3,
-        hint="Why? It is kept in the history and the audit log.",
-    )
+    reason = reason_field(needed=True)
 
     def __init__(self, data: Any, action: Action, *, may_break_glass: bool) -> None:
-        super().__init__(data)
+        super().__init__(data, action, account_names)
         self.action = action.key
         if not may_break_glass:
             del self.fields["break_glass"]
-        self.asked = [field for name in action.params for field in FIELDS_OF[name]]
-        for name in set(PARAM_FIELDS) - set(self.asked):
-            del self.fields[name]
-        if "owner" in self.fields:
-            offer_owners(self.fields["owner"], account_names())
         if action.key not in DELIVERING:
             del self.fields["rate_per_second"], self.fields["canary"]
-        if action.delays:
-            self.fields["delay_seconds"].widget.choices = action.delays
-        else:
-            del self.fields["delay_seconds"]
 
     def wanted(self) -> dict[str, Any]:
         """Return the arguments of the command."""
@@ -109,10 +73,6 @@ class OperationForm(PageForm):
         except InvalidOperation:
             return UNLIMITED
         return pace
-
-    def params(self) -> dict[str, Any]:
-        """Return what the action is told besides which messages."""
-        return params_of(self.cleaned_data, self.asked)
 
 
 @page()

@@ -1,11 +1,16 @@
-"""A payload made fit to look at: a tree for JSON, the text, or the bytes in hexadecimal. Nothing in it is trusted."""
+"""Payloads and stack traces made fit to look at. Nothing in them is trusted.
+
+A payload is shown as a tree of JSON, a text, or bytes in hexadecimal; what is foreign in a trace is folded.
+"""
 
 import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
+from poisonadmin.groups.domain.stacks import MAX_STACK_CHARS, first_application_frame
 from poisonadmin.web.pages.sanitising import visible
 
 MAX_SHOWN_BYTES = 256 * 1024
@@ -146,3 +151,42 @@ def _many(count: int, noun: str) -> str:
 
 def _cut(found: str) -> str:
     return found if len(found) <= MAX_TEXT_CHARS else f"{found[:MAX_TEXT_CHARS]}… ({len(found):,} characters)"
+
+
+MAX_LINES = 400
+
+
+@dataclass(frozen=True)
+class StackPart:
+    """Lines that stand together. `kind`: own (a frame of the application), foreign (folded), text (no frame)."""
+
+    kind: str
+    lines: tuple[str, ...]
+
+
+def folded(stack: str) -> list[StackPart]:
+    """Return the trace in parts, at most 400 lines of it."""
+    lines = visible(stack[:MAX_STACK_CHARS]).splitlines()[:MAX_LINES]
+    kinds = _kinds(lines)
+    parts = []
+    for kind, run in groupby(zip(kinds, lines, strict=True), key=lambda pair: pair[0]):
+        parts.append(StackPart(kind, tuple(line for _, line in run)))
+    return parts
+
+
+def _kinds(lines: list[str]) -> list[str]:
+    kinds: list[str] = []
+    for line in lines:
+        if _is_frame(line):
+            kinds.append("own" if first_application_frame(line) else "foreign")
+        elif kinds and line.startswith("    ") and kinds[-1] != "text":
+            # The source line that Python prints below a frame.
+            kinds.append(kinds[-1])
+        else:
+            kinds.append("text")
+    return kinds
+
+
+def _is_frame(line: str) -> bool:
+    start = line.lstrip()
+    return start.startswith(("at ", 'File "')) or (start.startswith("... ") and start.endswith("more"))

@@ -1,4 +1,4 @@
-"""The facets above a list of messages: what it can be narrowed to, and how many messages that would leave."""
+"""Narrowing a list of messages: the facets above it, and completions of the last word in the search box."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,11 +7,14 @@ from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 from django.urls import path, reverse
 
+from poisonadmin.addresses.queries import names_holding
 from poisonadmin.core.domain.access import Principal
+from poisonadmin.core.domain.filter_values import checked_text
 from poisonadmin.desk.pages.crashed import CRASHES
 from poisonadmin.search.domain.filters import narrowing, parse_filter
-from poisonadmin.search.domain.words import KEY
+from poisonadmin.search.domain.words import ADDRESS, BYTES, JSON_VALUE, KEY, WORDS, word_of_box
 from poisonadmin.search.queries.facets import FacetValue, facets
+from poisonadmin.search.queries.owners import NOBODY, owners_beginning, tags_beginning
 from poisonadmin.search.queries.recent_facets import recent_facets
 from poisonadmin.web.pages.views import Pairs, href, page, pairs
 from poisonadmin.web.pages.words import reason_words, state_words
@@ -45,7 +48,7 @@ class ShownFacet:
 
 
 @page()
-def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+def show_facets(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the facets of the list that the query names, for htmx."""
     given = pairs(request)
     message_filter = parse_filter(narrowing(dict(request.GET.lists())))
@@ -92,6 +95,43 @@ def _toggled(given: Pairs, pair: tuple[str, str]) -> str:
     return href(reverse("triage"), kept if pair in given else [*kept, pair])
 
 
+MOST_OPTIONS = 12
+_NAMES = sorted(
+    word.name for word in WORDS if word.in_box and not word.is_named and word.kind not in (BYTES, JSON_VALUE)
+)
+
+
+@page(filters=("q",))
+def completions(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Render the texts that the search box can be completed to, for its list of options."""
+    before, space, word = checked_text("q", request.GET.get("q", "")).rpartition(" ")
+    negated = "!" if word.startswith("!") else ""
+    options = [f"{before}{space}{negated}{one}" for one in _completed(word.removeprefix("!"), principal)[:MOST_OPTIONS]]
+    return render(request, "messages/_completions.html", {"options": options})
+
+
+def _completed(word: str, principal: Principal) -> list[str]:
+    field, colon, start = word.partition(":")
+    if not colon:
+        return [f"{name}:" for name in _NAMES if word and name.startswith(word)]
+    asked = word_of_box(field)
+    if asked is not None and asked.kind is ADDRESS:
+        return [
+            f"{field}:{name}"
+            for name in names_holding(start, principal=principal, limit=MOST_OPTIONS)
+            if " " not in name
+        ]
+    if field == "owner":
+        names = owners_beginning(start, principal=principal, limit=MOST_OPTIONS)
+        return [f"{field}:{name}" for name in (NOBODY, *names) if name.startswith(start) and " " not in name]
+    if field == "tag":
+        tags = tags_beginning(start, principal=principal, limit=MOST_OPTIONS)
+        return [f"{field}:{tag}" for tag in tags if " " not in tag]
+    examples = asked.kind.examples if asked else ()
+    return [f"{field}:{value}" for value in examples if value.lower().startswith(start.lower())]
+
+
 urlpatterns = [
-    path("triage/facets/", show, name="triage-facets"),
+    path("triage/facets/", show_facets, name="triage-facets"),
+    path("triage/completions/", completions, name="triage-completions"),
 ]
