@@ -143,6 +143,7 @@ class Modelled(RuleBasedStateMachine):
     def write(self, task: Task, message: int, outcome: str) -> None:
         write(message, self.messages[message].attempt_number, task.claim.id, outcome)
         task.held.remove(message)
+        task.report()
         self.answered[message] = outcome
 
     def settle(self) -> None:

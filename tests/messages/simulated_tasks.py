@@ -19,6 +19,13 @@ _ENTER = """
 INSERT INTO node (name, host, pid, claim_id, shard, lease_until, journals)
 VALUES ('n', %s, 1, %s, %s, now() + interval '60 s', %s) ON CONFLICT (claim_id, shard) DO NOTHING RETURNING id
 """
+_REPORT = """
+UPDATE node SET under_way = (
+    SELECT jsonb_object_agg(destination, %s::int)
+    FROM claim_shard AS held CROSS JOIN LATERAL jsonb_object_keys(sizes) AS destination
+    WHERE held.claim_id = node.claim_id AND held.shard = node.shard)
+WHERE id = %s
+"""
 _WRITE = """
 INSERT INTO attempt (message_id, attempt_number, claim_id, finished_at, outcome, error_class, error_message,
                      fingerprint, title)
@@ -42,6 +49,10 @@ class Task:
             row = cursor.fetchone()
         self.node = row[0] if row else None
         return row is not None
+
+    def report(self) -> None:
+        """Say how many messages are under way, as a node does beside its outcomes."""
+        execute(_REPORT, len(self.held), self.node)
 
     def end(self, unanswered: list[int]) -> None:
         """End well, of these messages not knowing the outcome."""
