@@ -15,12 +15,13 @@ from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
 from poisonadmin.addresses.commands import ensure_addresses
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.core.domain.exports import FileFormat
 from poisonadmin.core.domain.spark_settings import LOCAL_BATCH_MASTER
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.reports.commands import carry_out as reports
 from poisonadmin.reports.commands import files
 from poisonadmin.reports.commands.requests import request_report
-from poisonadmin.reports.domain.asked import AskedReport, ReportFormat, asked_report
+from poisonadmin.reports.domain.asked import AskedReport, asked_report
 from poisonadmin.reports.queries.live import range_statements
 from poisonadmin.reports.queries.reports import get_report
 from poisonadmin.runs.commands.engine import carry_out
@@ -65,8 +66,8 @@ def run(world: World) -> list[Line]:
     peaks: dict[str, int] = {}
     lines: list[Line] = []
     try:
-        make(spark, _asked(ReportFormat.CSV), rows, peaks)  # the JVM and the Python tasks are warm from here on
-        for written_as in ReportFormat:
+        make(spark, _asked(FileFormat.CSV), rows, peaks)  # the JVM and the Python tasks are warm from here on
+        for written_as in FileFormat:
             asked = _asked(written_as)
             measures = [
                 (str(written_as), partial(make, spark, asked, rows, peaks)),
@@ -90,7 +91,7 @@ def fill(count: int) -> None:
         cursor.execute(_FILL, {"count": count, "address": place.id, "lane": place.lane_id})
 
 
-def _asked(written_as: ReportFormat) -> AskedReport:
+def _asked(written_as: FileFormat) -> AskedReport:
     return asked_report("failures", format=written_as, filter={"state": ["NDLV"]})
 
 

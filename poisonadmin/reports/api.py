@@ -12,15 +12,15 @@ from rest_framework.response import Response
 from poisonadmin.alerts.domain.kinds import ChannelKind
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.core.domain.errors import NEW
+from poisonadmin.core.domain.exports import FileFormat
 from poisonadmin.core.domain.settings import settings_of
 from poisonadmin.reports.commands import requests, saved
-from poisonadmin.reports.domain.asked import AskedReport, Period, ReportFormat, asked_report
+from poisonadmin.reports.domain.asked import AskedReport, Period, asked_report
 from poisonadmin.reports.domain.kinds import PeriodBy, ReportKind
 from poisonadmin.reports.domain.saved import SavedReportSettings
 from poisonadmin.reports.queries.reports import ReportRow, get_report, list_reports
-from poisonadmin.reports.queries.rows import ReportRows
+from poisonadmin.reports.queries.rows import ReportRows, as_objects
 from poisonadmin.reports.queries.saved import SavedReportRow, get_saved_report, list_saved_reports
-from poisonadmin.reports.queries.shown import as_objects
 from poisonadmin.runs.domain.kinds import RunState
 from poisonadmin.web.api.attachments import attachment
 from poisonadmin.web.api.contract import (
@@ -80,7 +80,7 @@ class AskedReportInput(StrictSerializer):
 
     kind = serializers.ChoiceField(choices=[str(one) for one in ReportKind])
     format = serializers.ChoiceField(
-        choices=[str(one) for one in ReportFormat], required=False, default=str(ReportFormat.JSON)
+        choices=[str(one) for one in FileFormat], required=False, default=str(FileFormat.JSON)
     )
     filter = FilterField(required=False, default=dict)
     columns = serializers.ListField(child=Text(max_length=300), required=False, default=list, max_length=60)

@@ -13,9 +13,10 @@ from poisonadmin.archive.commands.requests import request_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
 from poisonadmin.archive.commands.runs import archive_due
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.core.domain.exports import Row
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.groups.commands.failure_groups import Seen, ensure
-from poisonadmin.reports.domain.asked import AskedReport, Period, Row, asked_report
+from poisonadmin.reports.domain.asked import AskedReport, Period, asked_report
 from poisonadmin.reports.queries.figures import failures_by_month, with_archived
 from poisonadmin.reports.queries.rows import rows_at_once
 from tests.archive.fixtures import in_process, place  # noqa: F401  (fixtures)

@@ -16,11 +16,12 @@ from poisonadmin.archive.commands import runs
 from poisonadmin.archive.commands.erasing import erase_due, request_erasure
 from poisonadmin.archive.commands.requests import request_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
+from poisonadmin.core.commands.exports.formats import csv_chunks
 from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.decisions.operations.commands.beginning import begin
 from poisonadmin.decisions.operations.domain.actions import OperationAction
-from poisonadmin.decisions.operations.queries.ledger_report import ledger_report
+from poisonadmin.decisions.operations.queries.ledger_report import COLUMNS, ledger_rows
 from poisonadmin.decisions.operations.queries.operations import get_operation, list_operation_members
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.messages.domain.id_ranges import IdRange
@@ -97,7 +98,7 @@ def behind(operation: int, *, who: Principal = SYSTEM, limit: int = 50) -> dict[
 
 
 def as_csv(operation: int, *, who: Principal = SYSTEM) -> list[dict[str, str]]:
-    chunks = ledger_report(get_operation(operation, principal=SYSTEM), principal=who)
+    chunks = csv_chunks(COLUMNS, ledger_rows(get_operation(operation, principal=SYSTEM), principal=who))
     return list(csv.DictReader(io.StringIO(b"".join(chunks).decode(), newline="")))
 
 

@@ -8,8 +8,8 @@ from django.db import connection
 from django.db.models.functions import Now
 from playwright.sync_api import expect
 
+from poisonadmin.core.domain.exports import FileFormat
 from poisonadmin.reports.commands import files
-from poisonadmin.reports.domain.asked import ReportFormat
 from poisonadmin.store.models.run import LongRun
 from tests.browser.axe import violations
 from tests.browser.conftest import Visit
@@ -50,7 +50,7 @@ def test_a_report_is_previewed_made_and_downloaded(visit: Visit, tmp_path: Path)
     expect(page.locator("#report")).to_contain_text("queued")
     row = LongRun.objects.get(kind="report")
     files.make_directory(row.id)
-    files.file_of(row.id, ReportFormat.CSV).write_text('"id"\n1\n')
+    files.file_of(row.id, FileFormat.CSV).write_text('"id"\n1\n')
     until = datetime.now(UTC) + timedelta(days=7)
     LongRun.objects.update(
         state="succeeded",

@@ -9,11 +9,12 @@ import pandas as pd
 import pytest
 from django.test import Client
 
+from poisonadmin.core.commands.exports.formats import csv_chunks
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.core.domain.spreadsheet import guarded
+from poisonadmin.core.domain.exports import guarded
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries import report as report_module
-from poisonadmin.search.queries.report import COLUMNS, report
+from poisonadmin.search.queries.report import COLUMNS, report_rows
 from poisonadmin.store.models.access import Audit
 from tests.fixtures.pages import dead_letter, waiting
 
@@ -33,6 +34,10 @@ FORMULAS = (
     " =1+1",
     '=HYPERLINK("https://evil.example","x")',
 )
+
+
+def report(**given: list[str]) -> bytes:
+    return b"".join(csv_chunks(COLUMNS, report_rows(parse_filter(given), principal=SYSTEM)))
 
 
 def read(body: bytes) -> list[dict[str, str]]:
@@ -57,7 +62,7 @@ def test_no_cell_of_a_report_is_a_live_formula_to_two_readers(db: None) -> None:
             conversation_id=shown,
             dead_letter={"exception_class": text, "exception_message": f'{text}, "quoted"\r\nand a second line'},
         )
-    body = b"".join(report(parse_filter({}), principal=SYSTEM))
+    body = report()
     rows = read(body)
     assert len(rows) == len(FORMULAS)
     with warnings.catch_warnings():
@@ -101,8 +106,8 @@ def test_taking_a_report_out_is_audited(operator_browser: Client) -> None:
 
 
 def test_a_byte_order_mark_is_there_when_asked_for(operator_browser: Client) -> None:
-    assert b"".join(operator_browser.get("/triage/messages.csv?mark=1")).startswith(b"\xef\xbb\xbfid,")
-    assert b"".join(operator_browser.get("/triage/messages.csv")).startswith(b"id,")
+    assert b"".join(operator_browser.get("/triage/messages.csv?mark=1")).startswith(b'\xef\xbb\xbf"id",')
+    assert b"".join(operator_browser.get("/triage/messages.csv")).startswith(b'"id",')
 
 
 def test_a_report_that_is_cut_says_so(operator_browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,10 +115,10 @@ def test_a_report_that_is_cut_says_so(operator_browser: Client, monkeypatch: pyt
     monkeypatch.setattr(report_module, "SLICE", 2)
     for _ in range(5):
         waiting()
-    rows = read(b"".join(report(parse_filter({}), principal=SYSTEM)))
+    rows = read(report())
     assert len(rows) == 4
     assert rows[-1]["id"].startswith("Cut at 3 messages; more match.")
-    waiting_exactly = read(b"".join(report(parse_filter({"message_id": ["no-such"]}), principal=SYSTEM)))
+    waiting_exactly = read(report(message_id=["no-such"]))
     assert waiting_exactly == []
 
 

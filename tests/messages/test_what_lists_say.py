@@ -9,10 +9,11 @@ import pytest
 from django.db import connection
 from django.test import Client
 
+from poisonadmin.core.commands.exports.formats import csv_chunks
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.lists import list_messages
-from poisonadmin.search.queries.report import report
+from poisonadmin.search.queries.report import COLUMNS, report_rows
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.message import Message
@@ -26,6 +27,11 @@ from tests.fixtures.pages import dead_letter, html_of, waiting
 pytestmark = pytest.mark.django_db
 
 STACK = "Wrapper: failed\n\tat com.example.Orders.apply(Orders.java:1)\nCaused by: com.example.DiskFull: no space"
+
+
+def report() -> "csv.DictReader[str]":
+    chunks = csv_chunks(COLUMNS, report_rows(parse_filter({}), principal=SYSTEM))
+    return csv.DictReader(io.StringIO(b"".join(chunks).decode()))
 
 
 def found(**params: str) -> list[int]:
@@ -88,18 +94,28 @@ def test_spans_say_whether_they_mean_received_or_failed() -> None:
 
 def test_an_approved_dead_letter_keeps_its_past_in_the_report() -> None:
     message = moved()
-    before = next(csv.DictReader(io.StringIO(b"".join(report(parse_filter({}), principal=SYSTEM)).decode())))
+    before = next(
+        csv.DictReader(
+            io.StringIO(b"".join(csv_chunks(COLUMNS, report_rows(parse_filter({}), principal=SYSTEM))).decode())
+        )
+    )
     assert before["original_address"] == "orders.placed"
     make_orders_destination()
     decided = decisions.approve([message.id], principal=SYSTEM, reason="r")
     assert list(decided.changed) == [message.id]
-    after = next(csv.DictReader(io.StringIO(b"".join(report(parse_filter({}), principal=SYSTEM)).decode())))
+    after = next(
+        csv.DictReader(
+            io.StringIO(b"".join(csv_chunks(COLUMNS, report_rows(parse_filter({}), principal=SYSTEM))).decode())
+        )
+    )
     assert after["original_address"] == "orders.placed"
     assert after["failure_count"] == "1"  # what it had failed before import is one failure on record
 
 
 def reported(message_id: int) -> str:
-    rows = csv.DictReader(io.StringIO(b"".join(report(parse_filter({}), principal=SYSTEM)).decode()))
+    rows = csv.DictReader(
+        io.StringIO(b"".join(csv_chunks(COLUMNS, report_rows(parse_filter({}), principal=SYSTEM))).decode())
+    )
     return next(row["failure_count"] for row in rows if row["id"] == str(message_id))
 
 

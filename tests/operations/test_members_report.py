@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import pytest
 from django.test import Client
 
+from poisonadmin.core.commands.exports.formats import csv_chunks
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Principal, Role, principal
 from poisonadmin.decisions.operations.commands.beginning import begin
 from poisonadmin.decisions.operations.commands.carry_out import carry_out_piece
@@ -14,7 +15,7 @@ from poisonadmin.decisions.operations.commands.operations import change
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.domain.lifecycle import OperationChange
 from poisonadmin.decisions.operations.queries import ledger_report as report_module
-from poisonadmin.decisions.operations.queries.ledger_report import COLUMNS, ledger_report
+from poisonadmin.decisions.operations.queries.ledger_report import COLUMNS, ledger_rows
 from poisonadmin.decisions.operations.queries.operations import get_operation, list_operation_members
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.messages.domain.member_outcomes import MemberOutcome
@@ -42,7 +43,9 @@ def read(chunks: Iterable[bytes]) -> list[dict[str, str]]:
 
 
 def rows_of(operation: int, *, who: Principal = SYSTEM, outcome: MemberOutcome | None = None) -> list[dict[str, str]]:
-    return read(ledger_report(get_operation(operation, principal=SYSTEM), principal=who, outcome=outcome))
+    return read(
+        csv_chunks(COLUMNS, ledger_rows(get_operation(operation, principal=SYSTEM), principal=who, outcome=outcome))
+    )
 
 
 def test_each_member_has_a_line_with_what_became_of_it() -> None:
@@ -129,7 +132,7 @@ def test_page_and_api_send_it_as_a_file_and_write_down_who_took_it(operator_brow
     shown = html_of(operator_browser.get(f"/operations/{operation}/"))
     assert f"/operations/{operation}/members.csv" in shown
     by_page = operator_browser.get(f"/operations/{operation}/members.csv?mark=1")
-    assert b"".join(by_page).startswith(b"\xef\xbb\xbfid,")
+    assert b"".join(by_page).startswith(b'\xef\xbb\xbf"id",')
     by_api = admin.get(f"operations/{operation}/members.csv?outcome=unanswered")
     assert [row["outcome"] for row in read(by_api)] == ["unanswered"]
     for answered in (by_page, by_api):

@@ -15,10 +15,11 @@ import pytest
 from openpyxl.utils.escape import unescape
 from python_calamine import CalamineWorkbook
 
+from poisonadmin.core.commands.exports import workbook
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.core.domain.spreadsheet import guarded
-from poisonadmin.reports.commands import files, workbook
-from poisonadmin.reports.domain.asked import ReportFormat, asked_report
+from poisonadmin.core.domain.exports import FileFormat, guarded
+from poisonadmin.reports.commands import files
+from poisonadmin.reports.domain.asked import asked_report
 from poisonadmin.reports.queries.reports import ReportRow
 from poisonadmin.reports.queries.rows import rows_at_once
 from poisonadmin.store.models.access import Audit
@@ -42,7 +43,7 @@ def hostile_messages() -> list[int]:
 def made(make: Make, written_as: str) -> tuple[ReportRow, Path]:
     row = make("failures", columns=COLUMNS, time_zone="Europe/Berlin", format=written_as)
     assert file_of(row).rows == len(HOSTILE)
-    return row, files.file_of(row.id, ReportFormat(written_as))
+    return row, files.file_of(row.id, FileFormat(written_as))
 
 
 def expected(ids: list[int]) -> list[tuple[Any, ...]]:
@@ -115,18 +116,18 @@ def test_parquet_is_read_back_with_its_types(make: Make) -> None:
     assert list(frame["payload"]) == HOSTILE
 
 
-@pytest.mark.parametrize("written_as", list(ReportFormat))
+@pytest.mark.parametrize("written_as", list(FileFormat))
 def test_no_rows_are_a_file_too(make: Make, written_as: str) -> None:
     row = make("attempts", format=written_as)
     assert file_of(row).rows == 0
-    assert files.file_of(row.id, ReportFormat(written_as)).exists()
+    assert files.file_of(row.id, FileFormat(written_as)).exists()
 
 
 def test_more_rows_than_a_sheet_has_go_on_the_next_one(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workbook, "ROWS_A_SHEET", 4)
     ids = [message() for _ in range(8)]
     row = make("failures", columns=["id"], format="xlsx")
-    book = openpyxl.load_workbook(files.file_of(row.id, ReportFormat.XLSX))
+    book = openpyxl.load_workbook(files.file_of(row.id, FileFormat.XLSX))
     assert book.sheetnames == ["Rows 1", "Rows 2", "Rows 3"]
     found = [cell.value for sheet in book for cell in sheet["A"][1:]]
     assert found == ids
@@ -155,7 +156,7 @@ def test_a_job_finds_the_rows_that_are_read_at_once(make: Make, kind: str, wishe
     at_once = rows_at_once(asked, principal=SYSTEM)
     row = make(kind, format="parquet", **wishes)
     assert row.error is None
-    table = pq.read_table(files.file_of(row.id, ReportFormat.PARQUET))
+    table = pq.read_table(files.file_of(row.id, FileFormat.PARQUET))
     assert table.column_names == list(asked.columns)
     assert [tuple(one.values()) for one in table.to_pylist()] == at_once.rows
     assert at_once.is_whole

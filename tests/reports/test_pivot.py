@@ -13,11 +13,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.core.domain.spreadsheet import guarded
+from poisonadmin.core.domain.exports import FileFormat, guarded
 from poisonadmin.core.queries.rows import QueryTooExpensive
 from poisonadmin.reports.commands import files
 from poisonadmin.reports.domain import groups
-from poisonadmin.reports.domain.asked import ReportFormat, asked_report, from_json
+from poisonadmin.reports.domain.asked import asked_report, from_json
 from poisonadmin.reports.domain.columns import InvalidReport
 from poisonadmin.reports.queries import rows
 from poisonadmin.reports.queries.rows import TooManyGroups, rows_at_once
@@ -96,18 +96,18 @@ def test_names_that_come_from_data_are_read_back_from_each_format_and_start_no_f
     names, row = table_of("failures", **wishes)
     assert sorted(names[1:-1]) == sorted(HOSTILE)
 
-    def made(written_as: ReportFormat) -> Path:
+    def made(written_as: FileFormat) -> Path:
         found = make("failures", format=written_as, **wishes)
         assert file_of(found).rows == 1
         return files.file_of(found.id, written_as)
 
-    with made(ReportFormat.CSV).open(newline="", encoding="utf-8") as file:
+    with made(FileFormat.CSV).open(newline="", encoding="utf-8") as file:
         assert list(csv.reader(file)) == [[guarded(name) for name in names], [str(value) for value in row]]
-    assert json.loads(made(ReportFormat.NDJSON).read_text()) == dict(zip(names, row, strict=True))
-    assert json.loads(made(ReportFormat.JSON).read_text()) == [dict(zip(names, row, strict=True))]
-    table = pq.read_table(made(ReportFormat.PARQUET))
+    assert json.loads(made(FileFormat.NDJSON).read_text()) == dict(zip(names, row, strict=True))
+    assert json.loads(made(FileFormat.JSON).read_text()) == [dict(zip(names, row, strict=True))]
+    table = pq.read_table(made(FileFormat.PARQUET))
     assert (tuple(table.column_names), [tuple(one.values()) for one in table.to_pylist()]) == (names, [row])
-    header, *rest = openpyxl.load_workbook(made(ReportFormat.XLSX))["Rows 1"].iter_rows()
+    header, *rest = openpyxl.load_workbook(made(FileFormat.XLSX))["Rows 1"].iter_rows()
     assert {cell.data_type for cell in header} <= {"s", "inlineStr"}
     assert len(header) == len(names)
     assert [[cell.value for cell in one] for one in rest] == [list(row)]
@@ -157,7 +157,7 @@ def test_at_once_by_a_job_live_and_archived_and_by_a_plain_loop_the_figures_are_
             archive(spark, home, sorted(moved), "2026-03-05")
         report = make("failures", format="parquet", **wishes)
         assert report.error is None
-        table = pq.read_table(files.file_of(report.id, ReportFormat.PARQUET))
+        table = pq.read_table(files.file_of(report.id, FileFormat.PARQUET))
         assert tuple(table.column_names) == columns
         assert [tuple(one.values()) for one in table.to_pylist()] == at_once
 

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
 from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.domain.exports import FileFormat
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.reports.commands import carry_out, files, parts
 from poisonadmin.reports.commands.carry_out import Collect
@@ -25,7 +26,7 @@ from poisonadmin.reports.commands.requests import (
     remove_expired_files,
     request_report,
 )
-from poisonadmin.reports.domain.asked import Period, ReportFormat, asked_report
+from poisonadmin.reports.domain.asked import Period, asked_report
 from poisonadmin.reports.domain.reading import Reading
 from poisonadmin.reports.queries.archived import NotInArchive
 from poisonadmin.reports.queries.reports import ReportRow, get_report
@@ -127,7 +128,7 @@ def test_archived_messages_are_in_a_report_as_if_they_were_live(make: Make, spar
     for (kind, wishes), rows in zip(REPORTS, before, strict=True):
         row = make(kind, format="parquet", **wishes)
         assert row.error is None
-        table = pq.read_table(files.file_of(row.id, ReportFormat.PARQUET))
+        table = pq.read_table(files.file_of(row.id, FileFormat.PARQUET))
         found = [
             tuple(value.encode() if name == "payload" and value is not None else value for name, value in one.items())
             for one in table.to_pylist()
@@ -176,7 +177,7 @@ def test_accounts_take_turns_and_each_ends_its_reports_in_order() -> None:
 
 
 def named_rows(row: ReportRow) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = pq.read_table(files.file_of(row.id, ReportFormat.PARQUET)).to_pylist()
+    found: list[dict[str, Any]] = pq.read_table(files.file_of(row.id, FileFormat.PARQUET)).to_pylist()
     assert found
     return found
 
@@ -187,7 +188,7 @@ def test_archived_messages_stay_within_the_scope(make: Make, spark: SparkSession
     user = make_user("eve", Role.VIEWER, ["*.us"])
     only = principal_of(user.id, "eve", ["*.us"])
     row = make("failures", columns=["address"], format="parquet", principal=only)
-    assert pq.read_table(files.file_of(row.id, ReportFormat.PARQUET)).to_pylist() == [{"address": "orders.us"}]
+    assert pq.read_table(files.file_of(row.id, FileFormat.PARQUET)).to_pylist() == [{"address": "orders.us"}]
 
 
 def principal_of(user_id: int, name: str, patterns: list[str]) -> Principal:
@@ -210,7 +211,7 @@ def test_what_archived_messages_cannot_say_is_refused_by_its_name(
 
 
 def rows_in(report_id: int) -> list[int]:
-    return [one["id"] for one in pq.read_table(files.file_of(report_id, ReportFormat.PARQUET)).to_pylist()]
+    return [one["id"] for one in pq.read_table(files.file_of(report_id, FileFormat.PARQUET)).to_pylist()]
 
 
 def test_rows_that_move_to_the_archive_meanwhile_are_neither_lost_nor_doubled(
@@ -352,7 +353,7 @@ def test_the_file_of_a_report_that_is_ended_while_it_is_written_is_let_go_of(
 def test_a_file_is_for_nobody_else_and_goes_when_it_expires(make: Make) -> None:
     message()
     row = make("failures", format="csv")
-    path = files.file_of(row.id, ReportFormat.CSV)
+    path = files.file_of(row.id, FileFormat.CSV)
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     assert [one.name for one in path.parent.iterdir()] == ["report.csv"]
     content, name = download_of(row.id, principal=SYSTEM)

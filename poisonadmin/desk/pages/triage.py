@@ -27,7 +27,7 @@ from poisonadmin.search.domain.words import WORDS, SearchWord, parameter
 from poisonadmin.search.queries.archived import ArchivedMessageRow, can_answer, list_archived
 from poisonadmin.search.queries.failures import FailureFilter, list_failures
 from poisonadmin.search.queries.lists import count_messages, list_messages
-from poisonadmin.search.queries.report import MAX_ROWS, report
+from poisonadmin.search.queries.report import COLUMNS, MAX_ROWS, report_rows
 from poisonadmin.search.views.queries import SavedViewRow, list_saved_views
 from poisonadmin.web.api.attachments import csv_attachment
 from poisonadmin.web.pages.views import Pairs, Section, SidebarEntry, href, page, pager, pairs, tidied
@@ -202,8 +202,8 @@ def as_csv(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     count = count_messages(message_filter, principal=principal, cap=MAX_ROWS)
     details = {"filter": [list(pair) for pair in message_filter.params], "rows": count.n, "cut": count.capped}
     audit.record(principal.name, "report.exported", "messages", "csv", details=details)
-    chunks = report(message_filter, principal=principal, mark=request.GET.get("mark") == "1")
-    return csv_attachment(request, chunks, "messages.csv")
+    rows = report_rows(message_filter, principal=principal)
+    return csv_attachment(request, COLUMNS, rows, "messages.csv", mark=request.GET.get("mark") == "1")
 
 
 def _given(request: HttpRequest) -> Mapping[str, Sequence[str]]:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from django.conf import settings
 
+from poisonadmin.core.domain.exports import FileFormat
 from poisonadmin.core.queries.rows import StoredBytes
-from poisonadmin.reports.domain.asked import ReportFormat
 
 _SLICE = 1024 * 1024
 
@@ -19,7 +19,7 @@ def directory_of(report_id: int) -> Path:
     return Path(settings.HOME) / "reports" / str(report_id)
 
 
-def file_of(report_id: int, written_as: ReportFormat) -> Path:
+def file_of(report_id: int, written_as: FileFormat) -> Path:
     """Return the path of a report's file."""
     return directory_of(report_id) / f"report.{written_as}"
 

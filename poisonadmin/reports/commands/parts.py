@@ -7,9 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from poisonadmin.core.commands.exports.formats import Writer, batch_of, writer_of
+from poisonadmin.core.domain.exports import Row, Schema
 from poisonadmin.reports.commands import files
-from poisonadmin.reports.commands.formats import Writer, batch_of, writer_of
-from poisonadmin.reports.domain.asked import AskedReport, Row, Schema
+from poisonadmin.reports.domain.asked import AskedReport
 from poisonadmin.reports.domain.groups import folded
 from poisonadmin.reports.queries.rows import grouped
 

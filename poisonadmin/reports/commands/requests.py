@@ -5,9 +5,10 @@ from datetime import timedelta
 from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.exports import FileFormat
 from poisonadmin.core.queries.rows import QueryTooExpensive, StoredBytes, fetch_values
 from poisonadmin.reports.commands import files
-from poisonadmin.reports.domain.asked import AskedReport, ReportFormat
+from poisonadmin.reports.domain.asked import AskedReport
 from poisonadmin.reports.queries.archived import archived_days, archived_where
 from poisonadmin.reports.queries.live import live_where
 from poisonadmin.reports.queries.reports import get_report
@@ -57,7 +58,7 @@ def rows_now(asked: AskedReport, *, principal: Principal) -> ReportRows | None:
     Who takes rows out stands in the audit log. Errors: `NotAllowed`, `InvalidFilter`.
     """
     require_export(asked, principal)
-    if asked.format is not ReportFormat.JSON or archived_days(asked):
+    if asked.format is not FileFormat.JSON or archived_days(asked):
         return None
     try:
         found = rows_at_once(asked, principal=principal)
@@ -104,7 +105,7 @@ def download_of(report_id: int, *, principal: Principal) -> tuple[StoredBytes, s
     Errors: `NotAllowed`, `NotFound`, `ReportOver`.
     """
     row = get_report(report_id, principal=principal)
-    path = files.file_of(report_id, ReportFormat(row.asked["format"]))
+    path = files.file_of(report_id, FileFormat(row.asked["format"]))
     if row.result is None or not row.has_file or not path.exists():
         raise ReportOver(f"The report {report_id} is {row.state} and has no file to download.")
     details = {**row.asked, "rows": row.result.rows, "sha256": row.result.sha256}

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from poisonadmin.core.domain.errors import all_checked
-from poisonadmin.reports.domain.columns import ColumnType, InvalidReport, ReportColumn, named
+from poisonadmin.core.domain.exports import ColumnType, FileFormat, Schema
+from poisonadmin.reports.domain.columns import InvalidReport, ReportColumn, named
 from poisonadmin.reports.domain.kinds import (
     COUNT,
     KINDS,
@@ -24,19 +24,6 @@ MAX_COLUMNS = 60
 MAX_GROUPS_BY = 4
 # Names in the database of time zones that mean another zone on each machine, or none.
 _NO_PLACE = ("localtime", "posixrules", "Factory")
-Row = tuple[Any, ...]
-Schema = tuple[tuple[str, ColumnType], ...]
-"""The name and the type of each column."""
-
-
-class ReportFormat(StrEnum):
-    """The formats of the rows."""
-
-    JSON = "json"
-    CSV = "csv"
-    XLSX = "xlsx"
-    NDJSON = "ndjson"
-    PARQUET = "parquet"
 
 
 @dataclass(frozen=True)
@@ -62,7 +49,7 @@ class AskedReport:
     """
 
     kind: ReportKind
-    format: ReportFormat
+    format: FileFormat
     filter: Mapping[str, Sequence[str]]
     columns: tuple[str, ...]
     period: Period
@@ -156,7 +143,7 @@ def from_json(kept: Mapping[str, Any]) -> AskedReport:
 def asked_report(
     kind: str,
     *,
-    format: str = ReportFormat.JSON,  # noqa: A002  (the field's name everywhere)
+    format: str = FileFormat.JSON,  # noqa: A002  (the field's name everywhere)
     filter: Mapping[str, Sequence[str]] | None = None,  # noqa: A002
     columns: Sequence[str] = (),
     period: Period | None = None,
@@ -254,11 +241,11 @@ def _kind(kind: str) -> ReportKind:
         raise InvalidReport("kind", f"must be one of {', '.join(ReportKind)}.") from None
 
 
-def _format(text: str) -> ReportFormat:
+def _format(text: str) -> FileFormat:
     try:
-        return ReportFormat(text)
+        return FileFormat(text)
     except ValueError:
-        raise InvalidReport("format", f"must be one of {', '.join(ReportFormat)}.") from None
+        raise InvalidReport("format", f"must be one of {', '.join(FileFormat)}.") from None
 
 
 def _zone(name: str) -> ZoneInfo:

@@ -6,14 +6,12 @@ last failure), `h` (a decision) and `b` (the message's bytes); what they say dif
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Protocol
 
 from poisonadmin.core.domain.errors import InvalidField
+from poisonadmin.core.domain.exports import ColumnType
 
 HEADER, KEY = "header.", "key."
-# In JSON they are texts: a browser's numbers end at 2^53.
-IDS = frozenset({"id", "group_id", "operation_id"})
 MAX_NAME_CHARS = 200
 # Of a payload: enough to recognise it, and little enough for a million rows.
 PAYLOAD_BYTES = 4000
@@ -23,16 +21,6 @@ class InvalidReport(InvalidField):
     """Raised when a field of a report is invalid; `field` names what is wrong."""
 
     code = "invalid_report"
-
-
-class ColumnType(StrEnum):
-    """The types of columns. BYTES are shown as text, in UTF-8 as far as they are."""
-
-    TEXT = "text"
-    WHOLE = "whole"
-    DECIMAL = "decimal"
-    TIME = "time"
-    BYTES = "bytes"
 
 
 class Dialect(Protocol):

@@ -8,8 +8,8 @@ from itertools import chain, count
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from poisonadmin.reports.domain.asked import AskedReport, Row, Schema
-from poisonadmin.reports.domain.columns import IDS, ColumnType
+from poisonadmin.core.domain.exports import IDS, ColumnType, Row, Schema
+from poisonadmin.reports.domain.asked import AskedReport
 from poisonadmin.reports.domain.kinds import Counts
 
 # The most frequent ones have a column each; all others have one together.

@@ -6,6 +6,7 @@ from enum import StrEnum
 from statistics import fmean
 from typing import Any
 
+from poisonadmin.core.domain.exports import ColumnType
 from poisonadmin.decisions.operations.domain.actions import DECISION_EVENTS
 from poisonadmin.reports.domain.columns import (
     ATTEMPT_COLUMNS,
@@ -13,7 +14,6 @@ from poisonadmin.reports.domain.columns import (
     FAILURE_COLUMNS,
     MESSAGE_COLUMNS,
     POISON_COLUMNS,
-    ColumnType,
     ReportColumn,
 )
 

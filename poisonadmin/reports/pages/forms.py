@@ -11,10 +11,11 @@ from django import forms
 
 from poisonadmin.alerts.channels.registry import CHANNELS
 from poisonadmin.core.domain.errors import NEW, AlreadyExists, PoisonAdminError, PreconditionFailed
+from poisonadmin.core.domain.exports import FileFormat
 from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.domain.settings import Setting, settings_of
 from poisonadmin.reports.commands import saved
-from poisonadmin.reports.domain.asked import AskedReport, Period, ReportFormat, asked_report
+from poisonadmin.reports.domain.asked import AskedReport, Period, asked_report
 from poisonadmin.reports.domain.columns import InvalidReport
 from poisonadmin.reports.domain.groups import PIVOT_VALUES
 from poisonadmin.reports.domain.kinds import KINDS, KindInfo, PeriodBy, ReportKind
@@ -28,11 +29,11 @@ from poisonadmin.web.pages.forms import (
 from poisonadmin.web.pages.setting_fields import SettingsFields
 
 FORMATS: dict[str, str] = {
-    ReportFormat.XLSX: "Excel (.xlsx)",
-    ReportFormat.CSV: "CSV",
-    ReportFormat.NDJSON: "NDJSON",
-    ReportFormat.PARQUET: "Parquet",
-    ReportFormat.JSON: "JSON",
+    FileFormat.XLSX: "Excel (.xlsx)",
+    FileFormat.CSV: "CSV",
+    FileFormat.NDJSON: "NDJSON",
+    FileFormat.PARQUET: "Parquet",
+    FileFormat.JSON: "JSON",
 }
 BY: dict[str, str] = {PeriodBy.FAILED: "when it happened", PeriodBy.RECEIVED: "when the message came in"}
 FIGURES = {
@@ -92,7 +93,7 @@ class ReportForm(SettingsFields):
         "channel": replace(_SETTINGS["channel"], words={kind: one.words for kind, one in CHANNELS.items()}),
     }
     kind = TextField("Kind", choices=[(str(kind), info.words) for kind, info in KINDS.items()], needed=True)
-    format = TextField("Format", choices=list(FORMATS.items()), initial=str(ReportFormat.XLSX))
+    format = TextField("Format", choices=list(FORMATS.items()), initial=str(FileFormat.XLSX))
     filter = TextField(
         "Filter",
         read=parameters,
@@ -133,7 +134,7 @@ class ReportForm(SettingsFields):
         zone = typed.get("time_zone") or "UTC"
         found = asked_report(
             typed.get("kind", ""),
-            format=typed.get("format") or ReportFormat.XLSX,
+            format=typed.get("format") or FileFormat.XLSX,
             filter=typed.get("filter") or {},
             columns=typed.get("columns") or (),
             time_zone=zone,

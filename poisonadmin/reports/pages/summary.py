@@ -11,10 +11,11 @@ from django.shortcuts import render
 from django.urls import path, reverse
 
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.exports import Row
 from poisonadmin.core.domain.filter_values import InvalidFilter, address_or_pattern
 from poisonadmin.core.queries.rows import QueryTooExpensive
 from poisonadmin.reports.commands.saved import last_days
-from poisonadmin.reports.domain.asked import AskedReport, Period, Row, asked_report
+from poisonadmin.reports.domain.asked import AskedReport, Period, asked_report
 from poisonadmin.reports.domain.kinds import BRACKETS
 from poisonadmin.reports.pages.forms import KEPT_FIELDS, initial_of
 from poisonadmin.reports.pages.plots import Plot, largest, stacked

@@ -7,9 +7,10 @@ from typing import Any
 
 from poisonadmin.archive.domain.figures import DECISION_SECONDS, DECISIONS, DELIVERED, FAILURES, NOT_DELIVERED
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.exports import Row
 from poisonadmin.core.queries.rows import bounded, fetch_rows
 from poisonadmin.core.queries.scope import scope_condition
-from poisonadmin.reports.domain.asked import AskedReport, Period, Row
+from poisonadmin.reports.domain.asked import AskedReport, Period
 from poisonadmin.reports.domain.kinds import ReportKind, redelivered
 from poisonadmin.reports.queries.rows import SECONDS, named_groups
 

@@ -8,6 +8,7 @@ from typing import Any
 from django.db import connection
 
 from poisonadmin.core.domain.access import Principal
+from poisonadmin.core.domain.exports import ColumnType
 from poisonadmin.core.queries.rows import one_of
 from poisonadmin.core.queries.scope import destinations_seen
 from poisonadmin.core.queries.sql import EMPTY, TRUE, Sql, all_of, join, raw
@@ -17,7 +18,6 @@ from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.merged_groups import SEEN_AS
 from poisonadmin.poison_list.queries.entries import source_scope
 from poisonadmin.reports.domain.asked import AskedReport
-from poisonadmin.reports.domain.columns import ColumnType
 from poisonadmin.reports.domain.kinds import Grain, PeriodBy, ReportKind
 from poisonadmin.search.domain.filters import MessageFilter, Term, parse_filter, require_values
 from poisonadmin.search.queries.live import Where, compile_filter

@@ -1,18 +1,21 @@
 """The rows of a report that are read at once: few rows, for an answer or a preview. Live rows only."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.exports import IDS, Row
 from poisonadmin.core.queries.paging import Window
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch_rows
 from poisonadmin.core.queries.sql import Sql
 from poisonadmin.policies.domain.policy import BUILT_IN_PATTERN
 from poisonadmin.policies.queries.index import policy_index
-from poisonadmin.reports.domain.asked import AskedReport, Row
+from poisonadmin.reports.domain.asked import AskedReport
 from poisonadmin.reports.domain.groups import folded
 from poisonadmin.reports.domain.kinds import POLICY, Counts, Grain
 from poisonadmin.reports.queries.live import live_rows, live_where
@@ -119,3 +122,18 @@ def named_groups(asked: AskedReport) -> Callable[[int, Any], Any]:
         return known[value]
 
     return named
+
+
+def as_objects(columns: Sequence[str], rows: Iterable[Row], time_zone: str) -> Iterator[dict[str, Any]]:
+    """Yield each row by the names of its columns: times in the time zone, ids and payloads as texts."""
+    zone = ZoneInfo(time_zone)
+    for row in rows:
+        yield {name: _value(name, value, zone) for name, value in zip(columns, row, strict=True)}
+
+
+def _value(name: str, value: Any, zone: ZoneInfo) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(zone).isoformat(timespec="milliseconds")
+    if isinstance(value, bytes | memoryview):
+        return bytes(value).decode("utf-8", "replace")
+    return str(value) if name in IDS and value is not None else value

@@ -1,11 +1,11 @@
-"""The failure report: any list of messages as CSV, safe to open in a spreadsheet."""
+"""The failure report: the rows of any list of messages, for a file."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.spreadsheet import cell, header_line, lines
+from poisonadmin.core.domain.exports import Row
 from poisonadmin.core.queries.rows import fetch_rows
 from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.search.domain.filters import MessageFilter
@@ -13,7 +13,7 @@ from poisonadmin.search.queries.lists import iter_messages
 
 MAX_ROWS = 10_000
 SLICE = 500
-# Fields of `MessageRow`, and what `_records` adds to them.
+# Fields of `MessageRow`, and what `_rows` adds to them.
 COLUMNS = (
     "id",
     "message_id",
@@ -39,41 +39,40 @@ COLUMNS = (
 _ON_RECORD = ("error_class", "error_message", "original_address", "failure_count")
 
 
-def report(message_filter: MessageFilter, *, principal: Principal, mark: bool = False) -> Iterator[bytes]:
-    """Yield the report as RFC 4180 CSV in UTF-8, some hundred rows a piece, newest message first.
+def report_rows(message_filter: MessageFilter, *, principal: Principal) -> Iterator[list[Row]]:
+    """Yield the rows of a list in `COLUMNS`, some hundred at a time, the newest message first.
 
-    At most 10,000 messages; when more match, the last record says so. With `mark` a byte order mark comes first, which
-    makes spreadsheets read it as UTF-8. Every cell is guarded (core/domain/spreadsheet.py).
+    At most 10,000 messages; when more match, the last row says so.
     """
     principal.require(Permission.EXPORT)
-    yield header_line(COLUMNS, mark=mark)
     rows = iter_messages(message_filter, principal, MAX_ROWS + 1)
     written = 0
     while batch := list(islice(rows, SLICE)):
         kept = batch[: MAX_ROWS - written]
         written += len(kept)
-        yield lines(_records(kept))
+        if kept:
+            yield list(_rows(kept))
         if len(kept) < len(batch):
             notice = f"Cut at {MAX_ROWS:,} messages; more match. Narrow the filter to see the rest."
-            yield lines([(notice, *[""] * (len(COLUMNS) - 1))])
+            yield [(notice, *[""] * (len(COLUMNS) - 1))]
             return
 
 
-def _records(rows: Sequence[MessageRow]) -> Iterator[tuple[str, ...]]:
-    on_record = _on_record([row.id for row in rows])
-    for row in rows:
-        kept = on_record.get(row.id) or dict.fromkeys(_ON_RECORD)
+def _rows(messages: Sequence[MessageRow]) -> Iterator[Row]:
+    on_record = _on_record([message.id for message in messages])
+    for message in messages:
+        kept = on_record.get(message.id) or dict.fromkeys(_ON_RECORD)
         values = (
-            vars(row)
+            vars(message)
             | kept
             | {
-                "failure_group": row.group_title,
-                "tags": ", ".join(row.tags or ()),
-                "original_address": row.original_address or kept["original_address"],
-                "failure_count": row.failure_count or kept["failure_count"],
+                "failure_group": message.group_title,
+                "tags": ", ".join(message.tags or ()),
+                "original_address": message.original_address or kept["original_address"],
+                "failure_count": message.failure_count or kept["failure_count"],
             }
         )
-        yield tuple(cell(values[column]) for column in COLUMNS)
+        yield tuple(values[column] for column in COLUMNS)
 
 
 def _on_record(ids: list[int]) -> dict[int, dict[str, Any]]:

@@ -10,10 +10,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
+from poisonadmin.core.domain.exports import ColumnType
 from poisonadmin.core.domain.secret_settings import database_url
 from poisonadmin.decisions.operations.domain.actions import DECISION_EVENTS
 from poisonadmin.reports.domain.asked import AskedReport
-from poisonadmin.reports.domain.columns import ColumnType
 from poisonadmin.reports.domain.kinds import Grain
 from poisonadmin.reports.domain.reading import Archived, Reading, SparkDialect
 from workers.spark.pieces import batch_slots

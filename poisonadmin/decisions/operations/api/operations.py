@@ -15,7 +15,7 @@ from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.domain.lifecycle import OperationChange, OperationState
 from poisonadmin.decisions.operations.domain.pace import Pace
 from poisonadmin.decisions.operations.domain.params import MAX_REASON_CHARS
-from poisonadmin.decisions.operations.queries.ledger_report import ledger_report
+from poisonadmin.decisions.operations.queries.ledger_report import COLUMNS, ledger_rows
 from poisonadmin.decisions.operations.queries.operations import (
     OperationDetail,
     OperationRow,
@@ -183,10 +183,11 @@ class OperationLedger(ApiView):
         """Download the ledger as CSV: a line a member, with its outcome and when that was known."""
         operation = get_operation(operation_id, principal=self.reader)
         outcome = MemberOutcome(self.query["outcome"]) if self.query["outcome"] else None
-        mark = bool(self.query["mark"])
         record_export(operation, outcome, principal=self.principal)
-        chunks = ledger_report(operation, principal=self.principal, outcome=outcome, mark=mark)
-        return csv_attachment(self.request, chunks, f"operation-{operation_id}.csv")
+        rows = ledger_rows(operation, principal=self.principal, outcome=outcome)
+        return csv_attachment(
+            self.request, COLUMNS, rows, f"operation-{operation_id}.csv", mark=bool(self.query["mark"])
+        )
 
 
 class _ChangeView(ApiView):

@@ -19,7 +19,7 @@ from poisonadmin.decisions.operations.domain.actions import ACTIONS
 from poisonadmin.decisions.operations.domain.lifecycle import OperationChange, OperationState, changes_of
 from poisonadmin.decisions.operations.domain.pace import Pace
 from poisonadmin.decisions.operations.pages.previews import shown_preview
-from poisonadmin.decisions.operations.queries.ledger_report import ledger_report
+from poisonadmin.decisions.operations.queries.ledger_report import COLUMNS, ledger_rows
 from poisonadmin.decisions.operations.queries.operations import (
     OperationDetail,
     get_operation,
@@ -146,9 +146,9 @@ def as_csv(request: HttpRequest, principal: Principal, operation_id: int) -> Htt
     """Stream the ledger as CSV, and write into the audit who took it out."""
     found = get_operation(operation_id, principal=principal)
     record_export(found, None, principal=principal)
-    chunks = ledger_report(found, principal=principal, mark=request.GET.get("mark") == "1")
-    name = f"operation-{operation_id}.csv"
-    return csv_attachment(request, chunks, name)
+    rows = ledger_rows(found, principal=principal)
+    mark = request.GET.get("mark") == "1"
+    return csv_attachment(request, COLUMNS, rows, f"operation-{operation_id}.csv", mark=mark)
 
 
 @require_POST

@@ -1,4 +1,4 @@
-"""The ledger of an operation as CSV: a line a member, with its outcome."""
+"""The ledger of an operation, for a file: a row a member, with its outcome."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 from django.db import connection
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.spreadsheet import cell, header_line, lines
+from poisonadmin.core.domain.exports import Row
 from poisonadmin.core.queries.rows import bounded, fetch_rows, fetch_values
 from poisonadmin.core.queries.scope import visible_ids
 from poisonadmin.core.queries.sql import named
@@ -71,16 +71,16 @@ ORDER BY id
 """
 
 
-def ledger_report(
-    operation: OperationRow, *, principal: Principal, outcome: MemberOutcome | None = None, mark: bool = False
-) -> Iterator[bytes]:
-    """Yield the ledger as CSV, in the order in which members are decided on; of one `outcome`, where that is given.
+def ledger_rows(
+    operation: OperationRow, *, principal: Principal, outcome: MemberOutcome | None = None
+) -> Iterator[list[Row]]:
+    """Yield the ledger's rows in `COLUMNS`, in the order in which members are decided on; of one `outcome`, where that
+    is given.
 
-    A thousand members are read at a time, each time as they are then, live or archived; erased ones have no line.
-    `mark`: with a byte order mark. Errors: `NotAllowed`, `QueryTooExpensive`, `ArchiveUnreadable`.
+    A thousand members are read at a time, each time as they are then, live or archived; erased ones have no row.
+    Errors: `NotAllowed`, `QueryTooExpensive`, `ArchiveUnreadable`.
     """
     principal.require(Permission.EXPORT)
-    yield header_line(COLUMNS, mark=mark)
     statement = str(named(_MEMBERS, seen_as=SEEN_AS, without_row=outcome_without_row(operation.action)))
     values: dict[str, Any] = {"operation": operation.id, "outcome": outcome and str(outcome)}
     values["visible"] = visible_ids(principal)
@@ -95,7 +95,7 @@ def ledger_report(
             if not connection.in_atomic_block:
                 connection.close_if_unusable_or_obsolete()
             if rows:
-                yield lines([cell(value) for value in row] for row in rows)
+                yield rows
 
 
 def _filed(operation: OperationRow, ids: Sequence[int]) -> str:

@@ -1,10 +1,11 @@
-"""The formats of reports, each written from Arrow batches, a batch at a time.
+"""The formats of files of rows, each written from Arrow batches, a batch at a time.
 
-Cells that a spreadsheet would take for formulas are guarded in CSV (core/domain/spreadsheet.py); in XLSX they are texts
-by their type. Times are in the report's time zone. In JSON and NDJSON ids are texts, as everywhere in the API.
+Cells that a spreadsheet would take for formulas are guarded in CSV (core/domain/exports.py); in XLSX they are texts by
+their type. In JSON and NDJSON ids are texts, as everywhere in the API.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import codecs
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,11 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
-from poisonadmin.core.domain.spreadsheet import guarded
-from poisonadmin.reports.commands.cells import as_shown, changed, content_of, joined, time_texts
-from poisonadmin.reports.commands.workbook import XlsxWriter
-from poisonadmin.reports.domain.asked import ReportFormat, Row, Schema
-from poisonadmin.reports.domain.columns import IDS, ColumnType
+from poisonadmin.core.commands.exports.cells import as_shown, changed, content_of, joined, time_texts
+from poisonadmin.core.commands.exports.workbook import XlsxWriter
+from poisonadmin.core.domain.exports import IDS, ColumnType, FileFormat, Row, Schema, guarded
 
 TYPES = {
     ColumnType.TEXT: pa.string(),
@@ -46,12 +45,12 @@ class Writer(Protocol):
 
 
 def schema_of(schema: Schema) -> pa.Schema:
-    """Return the columns of a report as Arrow carries them: times in UTC, payloads as bytes."""
+    """Return columns as Arrow carries them: times in UTC, payloads as bytes."""
     return pa.schema([(name, TYPES[kind]) for name, kind in schema])
 
 
-def writer_of(written_as: ReportFormat, schema: Schema, time_zone: str, path: Path) -> Writer:
-    """Return what writes the rows of a report to a file."""
+def writer_of(written_as: FileFormat, schema: Schema, time_zone: str, path: Path) -> Writer:
+    """Return what writes rows to a file, with times in a time zone."""
     return _WRITERS[written_as](schema, time_zone, path)
 
 
@@ -77,18 +76,33 @@ class CsvWriter(_BytesWriter):
 
     def __init__(self, schema: Schema, time_zone: str, path: Path) -> None:
         super().__init__(schema, time_zone, path)
-        # Of a pivot the names come from data, as cells do.
-        self.put(_as_csv([_guarded(pa.array([name], pa.string())) for name in self._names]))
+        self.put(_csv_header(self._names))
 
     def shape(self, batch: pa.RecordBatch) -> pa.Buffer:
         """Return lines."""
         return _as_csv([_as_csv_cells(as_shown(column, self._zone)) for column in batch.columns])
 
 
+def csv_chunks(names: Sequence[str], slices: Iterable[Sequence[Row]], *, mark: bool = False) -> Iterator[bytes]:
+    """Yield the lines of some rows at a time as a file in CSV has them, with times in UTC.
+
+    `mark`: a byte order mark comes first, which makes spreadsheets read all as UTF-8.
+    """
+    yield (codecs.BOM_UTF8 if mark else b"") + _csv_header(names).to_pybytes()
+    for rows in slices:
+        columns = [as_shown(pa.array(values), "UTC") for values in zip(*rows, strict=True)]
+        yield _as_csv([_as_csv_cells(column) for column in columns]).to_pybytes()
+
+
+def _csv_header(names: Sequence[str]) -> pa.Buffer:
+    # Of a pivot the names come from data, as cells do.
+    return _as_csv([_guarded(pa.array([name], pa.string())) for name in names])
+
+
 def _as_csv(cells: Sequence[pa.Array]) -> pa.Buffer:
     lines = pa.BufferOutputStream()
     table = pa.RecordBatch.from_arrays(cells, names=[f"c{place}" for place in range(len(cells))])
-    pv.write_csv(table, lines, pv.WriteOptions(include_header=False))
+    pv.write_csv(table, lines, pv.WriteOptions(include_header=False, eol="\r\n"))
     return lines.getvalue()
 
 
@@ -182,17 +196,17 @@ class ParquetWriter:
         self._writer.close()
 
 
-_WRITERS: Mapping[ReportFormat, Callable[[Schema, str, Path], Writer]] = {
-    ReportFormat.CSV: CsvWriter,
-    ReportFormat.XLSX: XlsxWriter,
-    ReportFormat.NDJSON: NdjsonWriter,
-    ReportFormat.JSON: JsonWriter,
-    ReportFormat.PARQUET: ParquetWriter,
+_WRITERS: Mapping[FileFormat, Callable[[Schema, str, Path], Writer]] = {
+    FileFormat.CSV: CsvWriter,
+    FileFormat.XLSX: XlsxWriter,
+    FileFormat.NDJSON: NdjsonWriter,
+    FileFormat.JSON: JsonWriter,
+    FileFormat.PARQUET: ParquetWriter,
 }
 
 
 def batch_of(schema: Schema, rows: Sequence[Row]) -> pa.RecordBatch:
-    """Return rows of values as a batch in the columns of the report."""
+    """Return rows of values as a batch in these columns."""
     typed = schema_of(schema)
     columns = [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(typed)]
     return pa.RecordBatch.from_arrays(columns, schema=typed)

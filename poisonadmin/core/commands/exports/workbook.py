@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xlsxwriter
 
-from poisonadmin.reports.commands.cells import as_shown, changed, content_of, joined
-from poisonadmin.reports.domain.asked import Schema
-from poisonadmin.reports.domain.columns import ColumnType
+from poisonadmin.core.commands.exports.cells import as_shown, changed, content_of, joined
+from poisonadmin.core.domain.exports import ColumnType, Schema
 
 ROWS_A_SHEET = 1_048_576
 MAX_CELL_CHARS = 32_767

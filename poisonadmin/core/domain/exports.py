@@ -1,0 +1,46 @@
+"""Rows as files: their columns, their formats, and cells that no spreadsheet runs."""
+
+from enum import StrEnum
+from typing import Any
+
+# In JSON they are texts: a browser's numbers end at 2^53.
+IDS = frozenset({"id", "group_id", "operation_id"})
+# What makes a spreadsheet read a cell as a formula, and the full-width forms that some take for the same.
+_STARTERS = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+_SKIPPED = " \u00a0\u3000\u200b\ufeff\x00"
+
+
+class ColumnType(StrEnum):
+    """The types of columns. BYTES are shown as text, in UTF-8 as far as they are."""
+
+    TEXT = "text"
+    WHOLE = "whole"
+    DECIMAL = "decimal"
+    TIME = "time"
+    BYTES = "bytes"
+
+
+Row = tuple[Any, ...]
+Schema = tuple[tuple[str, ColumnType], ...]
+"""The name and the type of each column."""
+
+
+class FileFormat(StrEnum):
+    """The formats of files of rows."""
+
+    JSON = "json"
+    CSV = "csv"
+    XLSX = "xlsx"
+    NDJSON = "ndjson"
+    PARQUET = "parquet"
+
+
+def guarded(text: str) -> str:
+    """Return the cell such that no spreadsheet runs it: an apostrophe goes before what would start a formula.
+
+    >>> guarded("=1+1"), guarded(" @SUM(A1)"), guarded("a=b"), guarded("＝1")
+    ("'=1+1", "' @SUM(A1)", 'a=b', "'＝1")
+    """
+    start = text.lstrip(_SKIPPED)[:1]
+    # A tab or line break may hide behind the blanks, or be the blank itself.
+    return f"'{text}" if start in _STARTERS and text else text
