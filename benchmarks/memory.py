@@ -77,7 +77,7 @@ def name_of(command: Iterable[str]) -> str:
     for word, name in {
         "poisonadmin.serve": "web",
         "beat": "beat",
-        "poisonadmin.embedded.watcher": "supervisor",
+        "poisonadmin.embedded.processes": "supervisor",
         "poisonadmin.embedded.class_training": "class archive",
         "sample.consumers": "consumers",
     }.items():

@@ -5,7 +5,8 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -13,7 +14,7 @@ from typing import TypeVar
 import psutil
 
 from poisonadmin.embedded import postgres as embedded_postgres
-from poisonadmin.embedded.processes import NotReady, spawn, stop, wait_until_ready
+from poisonadmin.embedded.processes import NotReady, spawn
 from poisonadmin.embedded.services import Valkey, prepare_valkey
 
 Server = TypeVar("Server", embedded_postgres.Postgres, Valkey)
@@ -49,7 +50,7 @@ def start_services(home: Path, *, durable: bool = True) -> Services:
         raise
 
     def stop_both() -> None:
-        stop(valkey_process, [(signal.SIGTERM, 3)])
+        _stop(valkey_process, [(signal.SIGTERM, 3)])
         _stop_postgres(postgres_process)
         if not durable:
             shutil.rmtree(postgres.data.parent, ignore_errors=True)
@@ -62,7 +63,7 @@ def start_services(home: Path, *, durable: bool = True) -> Services:
 
 
 def _stop_postgres(process: subprocess.Popen[bytes]) -> None:
-    stop(process, [(signal.SIGINT, embedded_postgres.STOP_SECONDS), (signal.SIGQUIT, 3)])
+    _stop(process, [(signal.SIGINT, embedded_postgres.STOP_SECONDS), (signal.SIGQUIT, 3)])
 
 
 def _start(home: Path, prepare: Callable[[], Server]) -> tuple[Server, subprocess.Popen[bytes]]:
@@ -73,12 +74,40 @@ def _start(home: Path, prepare: Callable[[], Server]) -> tuple[Server, subproces
         with (home / f"{server.spec.name}.log").open("ab") as log:
             process = spawn(server.spec, log)
         try:
-            wait_until_ready(server.spec.name, process, server.is_ready, seconds=_START_SECONDS)
+            _wait_until_ready(server.spec.name, process, server.is_ready, seconds=_START_SECONDS)
             return server, process
         except BaseException as error:
-            stop(process, [(server.spec.stop_signal, 3)])
+            _stop(process, [(server.spec.stop_signal, 3)])
             if not isinstance(error, NotReady) or not next(attempts):
                 raise
+
+
+def _stop(process: subprocess.Popen[bytes], steps: Sequence[tuple[signal.Signals, float]]) -> None:
+    """Signal `process` with each (signal, seconds to wait) in turn until it has ended; SIGKILL comes last by itself."""
+    for step, seconds in steps:
+        if process.poll() is not None:
+            return
+        process.send_signal(step)
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            continue
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+
+
+def _wait_until_ready(
+    name: str, process: subprocess.Popen[bytes], is_ready: Callable[[], bool], *, seconds: float
+) -> None:
+    """Return when `is_ready()`; raise `NotReady` when the process has ended or `seconds` are over."""
+    deadline = time.monotonic() + seconds
+    while not is_ready():
+        if (status := process.poll()) is not None:
+            raise NotReady(f"{name} ended with status {status} before it was ready.")
+        if time.monotonic() > deadline:
+            raise NotReady(f"{name} did not answer within {seconds:.0f} s.")
+        time.sleep(0.05)
 
 
 def _remove_abandoned(directory: Path) -> None:

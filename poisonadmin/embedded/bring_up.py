@@ -20,6 +20,7 @@ from poisonadmin.core.domain.secret_settings import (
     MIGRATION_DATABASE_URL,
     SECRET_KEY,
     without_secrets,
+    write_private,
 )
 from poisonadmin.embedded import postgres, spark
 from poisonadmin.embedded.environment import Wishes, in_files
@@ -27,7 +28,6 @@ from poisonadmin.embedded.logs import Log, wants_colour
 from poisonadmin.embedded.plan import PROJECT, SERVICES, Plan, bring_back_spec
 from poisonadmin.embedded.ports import require_free
 from poisonadmin.embedded.processes import MARK, ChildSpec, EmbeddedError, kill, marked
-from poisonadmin.embedded.secrets import write_private
 from poisonadmin.embedded.services import database, start_services
 from poisonadmin.embedded.supervisor import NAME, StopRequested, Supervisor
 
@@ -184,7 +184,7 @@ def _answers(address: str) -> bool:
 
 def _start_watcher(home: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "poisonadmin.embedded.watcher", str(home)],
+        [sys.executable, "-m", "poisonadmin.embedded.processes", str(home)],
         stdin=subprocess.PIPE,
         start_new_session=True,
         cwd=PROJECT,

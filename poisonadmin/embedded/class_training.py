@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 from poisonadmin.core.domain.secret_settings import FILE_OF, SPARK_REMOTE
-from poisonadmin.embedded import class_archive
 from poisonadmin.embedded.plan import PROJECT
 from poisonadmin.embedded.processes import ChildSpec, spawn
 from poisonadmin.embedded.spark import ConnectServer
@@ -31,7 +30,7 @@ def make(home: Path, java_home: Path) -> bool:
         trained = ConnectServer(training, java_home, [f"-XX:ArchiveClassesAtExit={draft}"])
         _use(trained)
         if draft.exists():
-            class_archive.keep(draft, connect.directory, connect.archive_kind)
+            connect.keep_archive(draft)
             return True
         return False
     finally:

@@ -17,10 +17,10 @@ from poisonadmin.core.domain.secret_settings import (
     UnusableSecret,
     secret_setting,
     without_secrets,
+    write_private,
 )
 from poisonadmin.embedded.plan import PROJECT
 from poisonadmin.embedded.processes import MARK, EmbeddedError
-from poisonadmin.embedded.secrets import write_private
 
 DEFAULT_PORT = 8000
 

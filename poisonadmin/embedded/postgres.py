@@ -14,15 +14,31 @@ import psutil
 import psycopg
 from psycopg import sql
 
+from poisonadmin.core.domain.secret_settings import kept_secret
 from poisonadmin.embedded.placement import data_parent, postgres_programs, socket_directory
 from poisonadmin.embedded.ports import free_port
-from poisonadmin.embedded.processes import Account, ChildSpec, EmbeddedError, database_account
-from poisonadmin.embedded.secrets import kept_secret
+from poisonadmin.embedded.processes import Account, ChildSpec, EmbeddedError, database_account, processes_where, run_as
 
 DATABASE = "poisonadmin"
 SUPERUSER = "postgres"
 # The last checkpoint writes at most `shared_buffers`, and waits until the disk has all that was written before.
 STOP_SECONDS = 60.0
+OWNER, RUNNING = "poisonadmin_owner", "poisonadmin"
+
+# Databases of before there were two roles belong to the one that runs; `manage.py migrate` then gives it its rights.
+_SEPARATE = """
+DO $$ BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = {owner_name}) THEN CREATE ROLE {owner}; END IF;
+    IF pg_has_role({running_name}, 'pg_monitor', 'MEMBER') THEN
+        REVOKE pg_monitor, pg_checkpoint FROM {running};
+    END IF;
+END $$;
+ALTER ROLE {owner} LOGIN CREATEDB PASSWORD {password};
+ALTER ROLE {running} NOCREATEDB;
+GRANT pg_monitor, pg_checkpoint TO {owner};
+REASSIGN OWNED BY {running} TO {owner};
+ALTER DATABASE {database} OWNER TO {owner};
+"""
 _SETTINGS = {
     "max_connections": "200",
     "shared_buffers": "256MB",
@@ -45,12 +61,14 @@ _THROWAWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "
 def processes_in(directory: Path) -> list[psutil.Process]:
     """Return the processes whose working directory is `directory`: for PostgreSQL's data, its server and back ends."""
     whole = os.path.realpath(directory)
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.cwd() == whole:
-                found.append(process)
-    return found
+    return processes_where(lambda process: process.cwd() == whole)
+
+
+def takes_sessions(url: str) -> bool:
+    """Return whether the server of a database takes a session now."""
+    with contextlib.suppress(psycopg.OperationalError), psycopg.connect(url, connect_timeout=2):
+        return True
+    return False
 
 
 def _end_postmaster_of(data: Path, seconds: float = 10) -> None:
@@ -121,13 +139,22 @@ class Postgres:
         with contextlib.suppress(OSError):
             if "ready" not in (self.data / "postmaster.pid").read_text():
                 return False
-        with contextlib.suppress(psycopg.OperationalError), psycopg.connect(self.url, connect_timeout=2):
-            return True
-        return False
+        return takes_sessions(self.url)
 
     def separate_roles(self) -> None:
-        """Make the owner's role, and give it what there is; call it when the server is ready, before `owner_url`."""
-        _separate_roles(self.superuser_url, database=DATABASE, password=self.owner_password)
+        """Let the role `OWNER` have the database and all that is in it, and `RUNNING` nothing of it.
+
+        Call it when the server is ready, before `owner_url`.
+        """
+        names = {"owner": OWNER, "running": RUNNING, "database": DATABASE}
+        statements = sql.SQL(_SEPARATE).format(
+            owner_name=sql.Literal(OWNER),
+            running_name=sql.Literal(RUNNING),
+            password=sql.Literal(self.owner_password),
+            **{key: sql.Identifier(name) for key, name in names.items()},
+        )
+        with psycopg.connect(self.superuser_url) as session:
+            session.execute(statements)
 
     def clear_the_way(self) -> None:
         """End what is left of an earlier server on these files, so that the next one finds its memory and port free."""
@@ -191,7 +218,6 @@ def _initialise(postgres: Postgres, *, durable: bool) -> None:
 
 
 def _run(postgres: Postgres, command: Sequence[str | Path], text: str = "") -> None:
-    account = postgres.account
     program, *arguments = map(str, command)
     done = subprocess.run(
         [str(postgres.programs / program), *arguments],
@@ -200,9 +226,7 @@ def _run(postgres: Postgres, command: Sequence[str | Path], text: str = "") -> N
         cwd="/",
         # Ctrl-C is for the supervisor, which lets the files be finished first.
         start_new_session=True,
-        user=account.user_id if account else None,
-        group=account.group_id if account else None,
-        extra_groups=[] if account else None,
+        **run_as(postgres.account),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         check=False,
@@ -225,34 +249,3 @@ def _configure(postgres: Postgres, socket_directory: Path, *, durable: bool) -> 
 
 def _environment() -> dict[str, str]:
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
-
-
-OWNER, RUNNING = "poisonadmin_owner", "poisonadmin"
-
-# Databases of before there were two roles belong to the one that runs; `manage.py migrate` then gives it its rights.
-_SEPARATE = """
-DO $$ BEGIN
-    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = {owner_name}) THEN CREATE ROLE {owner}; END IF;
-    IF pg_has_role({running_name}, 'pg_monitor', 'MEMBER') THEN
-        REVOKE pg_monitor, pg_checkpoint FROM {running};
-    END IF;
-END $$;
-ALTER ROLE {owner} LOGIN CREATEDB PASSWORD {password};
-ALTER ROLE {running} NOCREATEDB;
-GRANT pg_monitor, pg_checkpoint TO {owner};
-REASSIGN OWNED BY {running} TO {owner};
-ALTER DATABASE {database} OWNER TO {owner};
-"""
-
-
-def _separate_roles(superuser_url: str, *, database: str, password: str) -> None:
-    """Let the role `OWNER` have the database and all that is in it, and `RUNNING` nothing of it."""
-    names = {"owner": OWNER, "running": RUNNING, "database": database}
-    statements = sql.SQL(_SEPARATE).format(
-        owner_name=sql.Literal(OWNER),
-        running_name=sql.Literal(RUNNING),
-        password=sql.Literal(password),
-        **{key: sql.Identifier(name) for key, name in names.items()},
-    )
-    with psycopg.connect(superuser_url) as session:
-        session.execute(statements)

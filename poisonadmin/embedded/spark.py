@@ -1,17 +1,17 @@
 """The embedded Spark: one Connect server in which the jobs of both Spark workers run, for this user alone."""
 
 import contextlib
+import hashlib
 import importlib.util
 import secrets
 import shutil
 import sys
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
-from poisonadmin.core.domain.secret_settings import SPARK_REMOTE
+from poisonadmin.core.domain.secret_settings import SPARK_REMOTE, write_private
 from poisonadmin.core.domain.spark_settings import (
     AUTHENTICATED,
     ON_THIS_MACHINE,
@@ -21,15 +21,14 @@ from poisonadmin.core.domain.spark_settings import (
     fresh_directory,
     sockets_in,
 )
-from poisonadmin.embedded import class_archive
 from poisonadmin.embedded.environment import in_files
 from poisonadmin.embedded.plan import PROJECT
 from poisonadmin.embedded.ports import free_port
-from poisonadmin.embedded.processes import ChildSpec, EmbeddedError, RestartRule
-from poisonadmin.embedded.secrets import write_private
+from poisonadmin.embedded.processes import ChildSpec, EmbeddedError, RestartRule, processes_where
 
 NAME = "spark"
 _TRAINING_SECONDS = 60.0
+_BLOCK_BYTES = 1024 * 1024
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 # What Spark's own launcher, a Java program of its own, would add.
 _OPENED = (
@@ -105,8 +104,43 @@ class ConnectServer:
 
     @property
     def archive_kind(self) -> str:
-        """The kind of class archive that this server can use."""
-        return class_archive.kind_of(self.java_home, _jars(), _JAVA_OPTIONS)
+        """A short name for what the archive of classes, with which Spark starts in half the time, depends on."""
+        release = self.java_home / "release"
+        java = self.java_home / "bin" / "java"
+        facts = [
+            release.read_text() if release.exists() else java.read_text(errors="replace"),
+            str(self.java_home.resolve()),
+            *(f"{jar.name} {jar.stat().st_size} {jar.stat().st_mtime_ns}" for jar in sorted(_jars().iterdir())),
+            *_JAVA_OPTIONS,
+        ]
+        return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
+
+    def find_archive(self) -> Path | None:
+        """Return the archive of classes, None where there is none; remove one that is damaged."""
+        for path in self.directory.glob(f"classes-{self.archive_kind}-*.jsa"):
+            with contextlib.suppress(OSError):
+                if path == self._named(path):
+                    return path
+                path.unlink()
+        return None
+
+    def keep_archive(self, draft: Path) -> None:
+        """Put a finished archive of classes in the place of all others. Errors: `OSError`."""
+        kept = self._named(draft)
+        for other in self.directory.glob("classes-*"):
+            other.unlink()
+        draft.rename(kept)
+
+    def _named(self, archive: Path) -> Path:
+        """Return the path of an archive, which says what it depends on, and its checksum.
+
+        Java notices a stale archive by itself, but believes a damaged one.
+        """
+        checksum = 0
+        with archive.open("rb") as file:
+            while block := file.read(_BLOCK_BYTES):
+                checksum = zlib.crc32(block, checksum)
+        return self.directory / f"classes-{self.archive_kind}-{checksum:08x}.jsa"
 
     @property
     def has_archive(self) -> bool:
@@ -140,7 +174,7 @@ class ConnectServer:
         write_private(logging, _LOGGING)
         settings = SETTINGS | ON_THIS_MACHINE | AUTHENTICATED | _CONNECT | sockets_in(fresh_directory(self.sockets))
         settings |= {"spark.connect.grpc.binding.port": str(port), "spark.connect.authenticate.token": token}
-        archive = class_archive.find(self.directory, self.archive_kind)
+        archive = self.find_archive()
         arguments = [
             *_JAVA_OPTIONS,
             *self.more_options,
@@ -160,10 +194,12 @@ def remove_leftovers(directory: Path) -> None:
 
     One of another user could not: the directory is ours alone.
     """
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.name() == "java" and str(directory) in process.environ().get("SPARK_LOCAL_DIRS", "").split(","):
-                return
+    if processes_where(
+        lambda process: (
+            process.name() == "java" and str(directory) in process.environ().get("SPARK_LOCAL_DIRS", "").split(",")
+        )
+    ):
+        return
     for pattern in ("blockmgr-*", "spark-*"):
         for left in directory.glob(pattern):
             shutil.rmtree(left, ignore_errors=True)

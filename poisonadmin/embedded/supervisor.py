@@ -35,15 +35,6 @@ _QUIET_STOP_SECONDS = 10.0
 NAME = "supervisor"
 
 
-def _failures_in_a_row(before: int, *, ran_seconds: float) -> int:
-    """Return how many times in a row a child has now ended early, this time included.
-
-    >>> _failures_in_a_row(3, ran_seconds=0.5), _failures_in_a_row(3, ran_seconds=60)
-    (4, 1)
-    """
-    return 1 if ran_seconds >= WELL_AFTER_SECONDS else before + 1
-
-
 def _delay_before_restart(failures: int) -> float:
     """Return the seconds to wait before the start that follows `failures` early ends in a row.
 
@@ -218,23 +209,22 @@ class Supervisor:
         is_over = child.spec.restart is RestartRule.NEVER
         if is_over or (process.returncode == 0 and child.spec.restart is RestartRule.ON_FAILURE):
             return
-        child.failures = _failures_in_a_row(child.failures, ran_seconds=time.monotonic() - child.started_at)
-        delay = _delay_before_restart(child.failures)
-        child.start_at = time.monotonic() + delay
-        self.log.say(
-            NAME,
-            f"{child.spec.name} (process {process.pid}) ended with {ending(process.returncode)}; "
-            f"starting it again in {delay:.1f} s",
-        )
+        if time.monotonic() - child.started_at >= WELL_AFTER_SECONDS:
+            child.failures = 0
+        end = f"(process {process.pid}) ended with {ending(process.returncode)}"
+        self._start_later(child, f"{end}; starting it again")
 
     def _try_to_start(self, child: _Child) -> None:
         try:
             self._start(child)
         except OSError as error:  # a full or read-only disk: everything else goes on
-            child.failures += 1
-            delay = _delay_before_restart(child.failures)
-            child.start_at = time.monotonic() + delay
-            self.log.say(NAME, f"{child.spec.name} cannot be started: {error}; trying again in {delay:.1f} s")
+            self._start_later(child, f"cannot be started: {error}; trying again")
+
+    def _start_later(self, child: _Child, what: str) -> None:
+        child.failures += 1
+        delay = _delay_before_restart(child.failures)
+        child.start_at = time.monotonic() + delay
+        self.log.say(NAME, f"{child.spec.name} {what} in {delay:.1f} s")
 
     def _start(self, child: _Child) -> None:
         child.start_at = None

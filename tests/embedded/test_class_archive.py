@@ -11,7 +11,6 @@ import psutil
 import pytest
 
 from poisonadmin.core.domain.secret_settings import FILE_OF, SPARK_REMOTE
-from poisonadmin.embedded import class_archive
 from poisonadmin.embedded.plan import PROJECT
 from poisonadmin.embedded.processes import spawn
 from poisonadmin.embedded.services import java_home
@@ -79,7 +78,7 @@ def test_a_training_that_is_killed_leaves_no_archive(tmp_path: Path) -> None:
     process.wait()
     _, alive = psutil.wait_procs(children, timeout=on_this_machine(10))
     assert not [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
-    assert class_archive.find(server.directory, server.archive_kind) is None
+    assert server.find_archive() is None
 
 
 def _runs_a_task(server: ConnectServer) -> Path | None:
@@ -97,4 +96,4 @@ def _runs_a_task(server: ConnectServer) -> Path | None:
     finally:
         process.kill()
         process.wait()
-    return class_archive.find(server.directory, server.archive_kind)
+    return server.find_archive()

@@ -17,9 +17,9 @@ from typing import Any
 import psutil
 import pytest
 
+from poisonadmin.core.domain.secret_settings import write_private
 from poisonadmin.embedded.ports import free_port
 from poisonadmin.embedded.processes import MARK
-from poisonadmin.embedded.secrets import write_private
 from tests.whole_system import searched_places as places
 from tests.whole_system.handler_destination import HANDLERS, HandlerDestination
 from tests.whole_system.http_destination import PROMPT
