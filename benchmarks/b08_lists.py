@@ -25,7 +25,7 @@ from poisonadmin.messages.queries.message_rows import COLUMNS, JOINS
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.facets import facets
 from poisonadmin.search.queries.lists import list_messages
-from poisonadmin.system.commands.bootstrap import bootstrap
+from poisonadmin.system.commands.accounts import bootstrap
 from sample.backlog.load import load_backlog
 
 NAME = "B8"

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.test import Client
 
-from poisonadmin.system.commands.bootstrap import bootstrap
+from poisonadmin.system.commands.accounts import bootstrap
 from tests.fixtures.live_web import exchange
 
 # A person's pace, and too little to be a load itself.

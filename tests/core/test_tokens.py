@@ -11,7 +11,7 @@ from poisonadmin.core.commands import authentication
 from poisonadmin.core.domain.access import Permission, Role
 from poisonadmin.core.domain.addresses import InvalidAddress
 from poisonadmin.store.models.access import ApiToken
-from poisonadmin.system.commands.tokens import create, revoke
+from poisonadmin.system.commands.accounts import create_token, revoke_token
 from tests.fixtures.api import Caller, make_user, take, take_dead
 
 ALL = list(Permission)
@@ -24,13 +24,13 @@ def owner(db: None) -> User:
 
 
 def test_only_a_digest_is_kept(owner: User) -> None:
-    made = create(owner, "t", scopes=ALL, by="test")
+    made = create_token(owner, "t", scopes=ALL, by="test")
     assert made.text.startswith("pa_")
     assert made.text not in str(ApiToken.objects.values().get())
 
 
 def test_a_token_may_do_what_its_scopes_say(owner: User) -> None:
-    reader = Caller(create(owner, "t", scopes=["read"], by="test").text)
+    reader = Caller(create_token(owner, "t", scopes=["read"], by="test").text)
     message_id = take_dead()
     assert reader.get(f"messages/{message_id}/").status_code == 200
     assert reader.get(f"messages/{message_id}/payload/").status_code == 403
@@ -39,13 +39,13 @@ def test_a_token_may_do_what_its_scopes_say(owner: User) -> None:
 
 def test_a_token_never_does_more_than_its_owner(db: None) -> None:
     viewer = make_user("viewer", Role.VIEWER, [])
-    caller = Caller(create(viewer, "t", scopes=ALL, by="test").text)
+    caller = Caller(create_token(viewer, "t", scopes=ALL, by="test").text)
     assert caller.post(f"messages/{take_dead()}/fail/", {"reason": "r"}).status_code == 403
 
 
 def test_the_patterns_of_owner_and_token_must_both_match(db: None) -> None:
     limited = make_user("limited", Role.VIEWER, ["orders.#"])
-    caller = Caller(create(limited, "t", scopes=ALL, patterns=["*.eu"], by="test").text)
+    caller = Caller(create_token(limited, "t", scopes=ALL, patterns=["*.eu"], by="test").text)
     seen = {address: take(address) for address in ("orders.eu", "orders.us", "bills.eu")}
     assert [caller.get(f"messages/{message_id}/").status_code for message_id in seen.values()] == [200, 404, 404]
     assert [row["address"] for row in caller.get("messages/").json()["results"]] == ["orders.eu"]
@@ -53,10 +53,10 @@ def test_the_patterns_of_owner_and_token_must_both_match(db: None) -> None:
 
 
 def test_an_expired_or_revoked_token_or_that_of_a_locked_user_is_refused(owner: User) -> None:
-    expired = create(owner, "t", scopes=ALL, by="test", expires_at=timezone.now() - timedelta(seconds=1))
-    revoked = create(owner, "t", scopes=ALL, by="test")
-    revoke(revoked.id, by="test")
-    good = create(owner, "t", scopes=ALL, by="test", expires_at=timezone.now() + timedelta(days=1))
+    expired = create_token(owner, "t", scopes=ALL, by="test", expires_at=timezone.now() - timedelta(seconds=1))
+    revoked = create_token(owner, "t", scopes=ALL, by="test")
+    revoke_token(revoked.id, by="test")
+    good = create_token(owner, "t", scopes=ALL, by="test", expires_at=timezone.now() + timedelta(days=1))
     found = [Caller(token.text).get("messages/").status_code for token in (expired, revoked, good)]
     assert found == [401, 401, 200]
     User.objects.update(is_active=False)
@@ -64,7 +64,7 @@ def test_an_expired_or_revoked_token_or_that_of_a_locked_user_is_refused(owner: 
 
 
 def test_the_last_use_is_written_at_most_once_a_minute(owner: User) -> None:
-    caller = Caller(create(owner, "t", scopes=ALL, by="test").text)
+    caller = Caller(create_token(owner, "t", scopes=ALL, by="test").text)
     caller.get("stats/")
     first = ApiToken.objects.get().last_used_at
     caller.get("stats/")
@@ -79,9 +79,9 @@ def test_a_token_that_could_never_work_is_not_made(owner: User) -> None:
     nobody = User.objects.create(username="nobody")
     for user, name, scopes in ((owner, "", ALL), (owner, "t", ["everything"]), (nobody, "t", ALL)):
         with pytest.raises(authentication.InvalidToken):
-            create(user, name, scopes=scopes, by="test")
+            create_token(user, name, scopes=scopes, by="test")
     with pytest.raises(InvalidAddress):
-        create(owner, "t", scopes=ALL, patterns=["a..b"], by="test")
+        create_token(owner, "t", scopes=ALL, patterns=["a..b"], by="test")
 
 
 def test_the_command_creates_lists_and_revokes(owner: User, capsys: pytest.CaptureFixture[str]) -> None:

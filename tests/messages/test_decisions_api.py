@@ -3,7 +3,7 @@
 import pytest
 
 from poisonadmin.store.models.access import Audit
-from poisonadmin.system.commands.tokens import create
+from poisonadmin.system.commands.accounts import create_token
 from tests.fixtures.api import Caller, take, take_dead
 
 WHY = {"reason": "the endpoint is back"}
@@ -61,7 +61,7 @@ def test_a_paused_address_says_who_and_why(admin: Caller, orders_destination: No
 def test_a_token_that_may_decide_but_not_read_still_sees_what_it_did(admin: Caller, orders_destination: None) -> None:
     from django.contrib.auth.models import User
 
-    made = create(User.objects.get(username="admin"), "decider", scopes=["decide"], by="test")
+    made = create_token(User.objects.get(username="admin"), "decider", scopes=["decide"], by="test")
     decider = Caller(made.text)
     message_id = take_dead()
     assert decider.post(f"messages/{message_id}/approve/", WHY).status_code == 200

@@ -12,7 +12,7 @@ from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.message import Message
-from poisonadmin.system.commands.tokens import create
+from poisonadmin.system.commands.accounts import create_token
 from tests.fixtures import decisions
 from tests.fixtures.api import Caller, make_user, take, take_dead
 
@@ -25,7 +25,9 @@ LIMITED = principal("kim", Role.OPERATOR, ["a.dlq", "elsewhere.#"])
 @pytest.fixture
 def limited() -> Caller:
     """Return an operator who sees the dead-letter queue, and not where its messages come from."""
-    made = create(make_user("kim", Role.OPERATOR, ["a.dlq", "elsewhere.#"]), "t", scopes=list(Permission), by="test")
+    made = create_token(
+        make_user("kim", Role.OPERATOR, ["a.dlq", "elsewhere.#"]), "t", scopes=list(Permission), by="test"
+    )
     return Caller(made.text)
 
 
@@ -93,10 +95,10 @@ def test_an_idempotency_key_belongs_to_the_token_that_it_came_with(again: str) -
     take("orders.eu")
     body = {"address": "elsewhere.x", "payload": "x"}
     user = make_user("ann", Role.ADMIN, [])
-    first = create(user, "ci", scopes=list(Permission), by="test")
+    first = create_token(user, "ci", scopes=list(Permission), by="test")
     Caller(first.text).post("messages/", body, Idempotency_Key="k")
     name = "other" if again == "another token" else "ci"
-    second = create(user, name, scopes=list(Permission), patterns=["elsewhere.#"], by="test")
+    second = create_token(user, name, scopes=list(Permission), patterns=["elsewhere.#"], by="test")
     answer = Caller(second.text).post("messages/", body, Idempotency_Key="k")
     assert "Idempotent-Replayed" not in answer
     assert Message.objects.filter(address__name="elsewhere.x").count() == 2
@@ -106,7 +108,7 @@ def test_an_idempotency_key_belongs_to_the_token_that_it_came_with(again: str) -
 def test_the_key_of_a_session_belongs_to_its_user(client: Any) -> None:
     body = {"address": "elsewhere.x", "payload": "x"}
     user = make_user("ann", Role.ADMIN, [])
-    tokens = create(user, "ci", scopes=list(Permission), by="test")
+    tokens = create_token(user, "ci", scopes=list(Permission), by="test")
     Caller(tokens.text).post("messages/", body, Idempotency_Key="k")
     client.force_login(make_user("ann via ci", Role.ADMIN, []))
     sent = {"content_type": "application/json", "headers": {"Idempotency-Key": "k"}}

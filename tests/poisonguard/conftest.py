@@ -20,7 +20,7 @@ from django.conf import settings
 
 from poisonadmin.core.domain.access import Permission, Role
 from poisonadmin.embedded.ports import free_port
-from poisonadmin.system.commands.tokens import create
+from poisonadmin.system.commands.accounts import create_token
 from poisonguard.guard import Guard
 from tests.fixtures.api import make_user
 
@@ -171,7 +171,7 @@ def web(test_database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
 @pytest.fixture
 def service(transactional_db: None, web: Web, tmp_path: Path) -> Service:
     """Return the running PoisonAdmin with a token of an operator."""
-    made = create(make_user("olga", Role.OPERATOR, []), "guard", scopes=list(Permission), by="test")
+    made = create_token(make_user("olga", Role.OPERATOR, []), "guard", scopes=list(Permission), by="test")
     return Service(web, made.text, tmp_path / "journals")
 
 

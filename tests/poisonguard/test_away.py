@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from poisonadmin.store.models.access import ApiToken
-from poisonadmin.system.commands.tokens import create, revoke
+from poisonadmin.system.commands.accounts import create_token, revoke_token
 from poisonguard.errors import ListNotLoaded, Undecided
 from poisonguard.skipping import SKIPPED
 from tests.poisonguard.conftest import MakeGuard, Service, StartConsumer, closed_port, until
@@ -79,9 +79,9 @@ def test_what_is_released_and_listed_while_there_is_no_stream_is_known_after_it(
 
 def test_a_stream_ends_when_its_token_is_revoked(service: Service, make_guard: MakeGuard) -> None:
     owner = ApiToken.objects.get().user
-    made = create(owner, "short-lived", scopes=["ingest"], by="test")
+    made = create_token(owner, "short-lived", scopes=["ingest"], by="test")
     guard = make_guard(SOURCE, token=made.text).start()
-    revoke(made.id, by="test")
+    revoke_token(made.id, by="test")
     until(lambda: guard._listing.refusal is not None)
     assert "401" in str(guard._listing.refusal)
 

@@ -14,7 +14,7 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.access import ApiToken
 from poisonadmin.store.models.message import Message
-from poisonadmin.system.commands.tokens import create
+from poisonadmin.system.commands.accounts import create_token
 from poisonguard.errors import GuardError, ListNotLoaded, Refused
 from poisonguard.guard import Guard
 from poisonguard.skipping import SKIPPED
@@ -81,14 +81,14 @@ def test_a_guard_that_is_closed_while_it_waits_for_the_list_stops_waiting(make_g
 @pytest.mark.parametrize("scopes", [[], ["read"]])
 def test_a_token_that_will_not_do_is_said_at_once(scopes: list[str], service: Service, make_guard: MakeGuard) -> None:
     owner = ApiToken.objects.get().user
-    weak = create(owner, "weak", scopes=scopes, by="test")
+    weak = create_token(owner, "weak", scopes=scopes, by="test")
     with pytest.raises(Refused, match="403"):
         make_guard(SOURCE, token=weak.text).start(30)
 
 
 def test_a_source_out_of_scope_is_refused(service: Service, make_guard: MakeGuard) -> None:
     owner = ApiToken.objects.get().user
-    narrow = create(owner, "narrow", scopes=["ingest"], patterns=["elsewhere.#"], by="test")
+    narrow = create_token(owner, "narrow", scopes=["ingest"], patterns=["elsewhere.#"], by="test")
     with pytest.raises(Refused, match="404"):
         make_guard(SOURCE, token=narrow.text).start(30)
 

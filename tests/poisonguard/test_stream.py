@@ -19,7 +19,7 @@ from poisonadmin.decisions.operations.commands.bookmark_release import release_b
 from poisonadmin.desk.api.poison_events import MAX_STREAMS, MAX_STREAMS_EACH
 from poisonadmin.poison_list.commands.reports import Report, report
 from poisonadmin.store.models.poison import PoisonEntry
-from poisonadmin.system.commands.tokens import create
+from poisonadmin.system.commands.accounts import create_token
 from tests.fixtures.api import make_user
 from tests.poisonguard.conftest import MakeGuard, Service, Web, until
 
@@ -73,7 +73,7 @@ def impatient(test_database_url: str, tmp_path: Path) -> Iterator[Web]:
 
 def another_token(name: str) -> str:
     """Return a token of another user."""
-    return create(make_user(name, Role.OPERATOR, []), "guard", scopes=list(Permission), by="test").text
+    return create_token(make_user(name, Role.OPERATOR, []), "guard", scopes=list(Permission), by="test").text
 
 
 def test_one_token_takes_a_share_of_the_streams_and_leaves_the_rest_to_others(service: Service) -> None:

@@ -14,7 +14,7 @@ from poisonadmin.reports.commands.requests import request_report
 from poisonadmin.reports.domain.asked import asked_report
 from poisonadmin.reports.queries.reports import get_report, list_reports
 from poisonadmin.store.models.access import ApiToken
-from poisonadmin.system.commands.tokens import create
+from poisonadmin.system.commands.accounts import create_token
 from tests.fixtures.api import make_user
 
 pytestmark = pytest.mark.django_db
@@ -29,7 +29,7 @@ def by_session(user: User) -> Principal:
 def by_token(
     user: User, *, scopes: Sequence[Permission] = tuple(Permission), patterns: Sequence[str] = ()
 ) -> Principal:
-    found = authenticate(create(user, f"ci {patterns}", scopes=scopes, by="test", patterns=patterns).text)
+    found = authenticate(create_token(user, f"ci {patterns}", scopes=scopes, by="test", patterns=patterns).text)
     assert found is not None
     return found[1]
 

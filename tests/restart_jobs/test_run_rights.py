@@ -15,8 +15,7 @@ from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffDecision
 from poisonadmin.store.models.access import Access, ApiToken
 from poisonadmin.store.models.operation import Selection
 from poisonadmin.store.models.restart_job import RestartJob
-from poisonadmin.system.commands.tokens import create as create_token
-from poisonadmin.system.commands.tokens import revoke
+from poisonadmin.system.commands.accounts import create_token, revoke_token
 from tests.fixtures.delivery import states
 from tests.fixtures.pages import make_user
 from tests.restart_jobs.saved import deliver, make_due, run_all, save, undecided
@@ -95,7 +94,7 @@ def test_a_job_that_a_token_has_saved_runs_while_the_token_is_in_force(destinati
     assert [run.outcome for run in run_all()] == ["begun"]
     deliver()
     undecided()
-    revoke(ApiToken.objects.get().id, by="test")
+    revoke_token(ApiToken.objects.get().id, by="test")
     make_due()
     [run] = run_all()
     assert (run.outcome, run.detail and "pat via deploy" in run.detail) == ("refused", True)

@@ -9,7 +9,7 @@ from poisonadmin.core.domain.access import Permission, Role
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.rule import Rule
 from poisonadmin.store.models.run import LongRun
-from poisonadmin.system.commands.tokens import create
+from poisonadmin.system.commands.accounts import create_token
 from tests.fixtures.api import Caller, make_user
 
 BAD = {
@@ -66,8 +66,8 @@ def test_a_rule_is_written_tried_and_switched_on(admin: Caller) -> None:
 def test_a_rule_on_payloads_is_for_who_may_read_them() -> None:
     made = make_user("made", Role.ADMIN, [])
     scopes = [Permission.READ, Permission.CONFIGURE]
-    narrow = Caller(create(made, "narrow", scopes=scopes, by="test").text)
-    wide = Caller(create(made, "wide", scopes=[*scopes, Permission.READ_PAYLOAD], by="test").text)
+    narrow = Caller(create_token(made, "narrow", scopes=scopes, by="test").text)
+    wide = Caller(create_token(made, "wide", scopes=[*scopes, Permission.READ_PAYLOAD], by="test").text)
     plain = BAD | {"name": "plain", "match": {"address": "orders.#"}}
     rule = body(narrow.post("rules/", plain))["id"]
     for match in (BAD["match"], {"not_json": True}, {"violates": {"type": "object"}}):

@@ -3,7 +3,7 @@
 import pytest
 
 from poisonadmin.core.domain.access import Permission, Role
-from poisonadmin.system.commands.tokens import create
+from poisonadmin.system.commands.accounts import create_token
 from tests.fixtures.api import Caller, make_user
 from tests.fixtures.delivery import enqueue
 from tests.searches.plain import PLAIN, search_due
@@ -36,7 +36,9 @@ def test_hits_in_payloads_are_shown_to_who_may_read_payloads(viewer: Caller) -> 
     begun = viewer.post("searches/", {"q": "payload.$.customer:77"}).json()
     search_due(PLAIN)
     selection = viewer.get(f"searches/{begun['id']}/").json()["result"]["selection"]
-    reader = Caller(create(make_user("reader", Role.VIEWER, []), "test", scopes=[Permission.READ], by="test").text)
+    reader = Caller(
+        create_token(make_user("reader", Role.VIEWER, []), "test", scopes=[Permission.READ], by="test").text
+    )
     for path in ("", "messages/", "preview/?action=fail"):
         refused = reader.get(f"selections/{selection}/{path}")
         assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed"), path

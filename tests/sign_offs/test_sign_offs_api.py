@@ -6,7 +6,7 @@ from poisonadmin.core.domain.access import SYSTEM, Permission, Role
 from poisonadmin.decisions.sign_offs.commands.rules import save_sign_off_rule
 from poisonadmin.store.models.access import Access, Audit
 from poisonadmin.store.models.message import Message
-from poisonadmin.system.commands.tokens import create
+from poisonadmin.system.commands.accounts import create_token
 from tests.fixtures.api import Caller, make_user, take_dead
 from tests.fixtures.delivery import make_orders_destination
 
@@ -25,7 +25,7 @@ def orders(db: None) -> None:
 
 def caller(name: str, role: Role, scopes: list[Permission] | None = None) -> Caller:
     """Return a caller with a new user."""
-    return Caller(create(make_user(name, role, []), "t", scopes=list(scopes or Permission), by="test").text)
+    return Caller(create_token(make_user(name, role, []), "t", scopes=list(scopes or Permission), by="test").text)
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_a_refusal_cancels(operator: Caller, reviewer: Caller) -> None:
 
 def test_a_reviewer_s_other_token_is_the_same_person(reviewer: Caller) -> None:
     user = Access.objects.get(user__username="rita").user
-    other = Caller(create(user, "other", scopes=list(Permission), by="test").text)
+    other = Caller(create_token(user, "other", scopes=list(Permission), by="test").text)
     operation = reviewer.post("operations/", ALL).json()
     consent = {"reason": "r", "hash": operation["hash"]}
     answer = other.post(f"operations/{operation['id']}/sign-offs/", consent)

@@ -17,7 +17,7 @@ from poisonadmin.store.models.access import Access, Audit, AuditSeal
 from poisonadmin.system.commands import audit_seals
 from poisonadmin.system.commands.audit_seals import seal_audit
 from poisonadmin.system.domain.audit_chain import chain_hash
-from poisonadmin.system.queries.audit_chain import audit_sealed, count_unsealed, verify_audit
+from poisonadmin.system.queries.audit import audit_sealed, count_unsealed, verify_audit
 from tests.fixtures.pages import html_of
 
 pytestmark = pytest.mark.django_db

@@ -12,7 +12,7 @@ from django.test import RequestFactory
 
 from poisonadmin.core.domain.access import Role
 from poisonadmin.store.models.access import Access, ApiToken
-from poisonadmin.system.commands.bootstrap import bootstrap
+from poisonadmin.system.commands.accounts import bootstrap
 from tests.fixtures.api import Caller
 
 pytestmark = pytest.mark.django_db

@@ -14,7 +14,7 @@ from poisonadmin.rules.domain.rules import RuleFields
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.policy import PolicyRow
 from poisonadmin.store.models.rule import Rule
-from poisonadmin.system.commands.tokens import create
+from poisonadmin.system.commands.accounts import create_token
 from tests.fixtures.api import Caller, make_user, take
 
 NAME = "?"
@@ -259,7 +259,7 @@ def test_only_an_unlimited_administrator_runs_code_here(
 def test_a_token_s_own_patterns_limit_it_too(admin: Caller) -> None:
     make_ours()
     user = make_user("boss", Role.ADMIN, [])
-    made = create(user, "narrow", scopes=["read", "configure"], patterns=["orders.#"], by="test")
+    made = create_token(user, "narrow", scopes=["read", "configure"], patterns=["orders.#"], by="test")
     caller = Caller(made.text)
     assert caller.get("destinations/ours/").status_code == 404
     assert caller.post("policies/", {"match": "orders.a", "destination": "ours"}).status_code == 404

@@ -84,7 +84,7 @@ class Audit(models.Model):
 class AuditSeal(models.Model):
     """Seals one row of the audit log, in the order of ids; append-only.
 
-    `row_hash`: SHA-256 of the row, as system/queries/audit_chain.py says. `chain_hash`: that of the seal before, the id
+    `row_hash`: SHA-256 of the row, as system/queries/audit.py says. `chain_hash`: that of the seal before, the id
     and `row_hash`, so that a seal stands for all rows up to its own.
     """
 

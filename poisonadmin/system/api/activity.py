@@ -4,8 +4,8 @@ from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.store.models.claim import NodeEnd
-from poisonadmin.system.queries import activity, nodes
-from poisonadmin.system.queries.activity import AuditRow
+from poisonadmin.system.queries import audit, nodes
+from poisonadmin.system.queries.audit import AuditRow
 from poisonadmin.system.queries.nodes import NodeRow
 from poisonadmin.web.api.contract import PAGE, Paged, boolean, contract, text, time
 from poisonadmin.web.api.shape import Shape
@@ -56,9 +56,7 @@ class AuditList(ApiView):
     def get(self) -> Response:
         """List who did what, when and why, newest first."""
         names = ("actor", "action", "object_type", "object_id", "after", "before")
-        return self.listed(
-            AUDIT, activity.list_audit, activity.AuditFilter(**{name: self.query[name] for name in names})
-        )
+        return self.listed(AUDIT, audit.list_audit, audit.AuditFilter(**{name: self.query[name] for name in names}))
 
 
 urlpatterns = [

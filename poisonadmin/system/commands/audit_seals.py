@@ -7,8 +7,9 @@ import structlog
 from django.db import connection, transaction
 
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.system.domain.audit_chain import chain_hash
-from poisonadmin.system.queries.audit_chain import ROW_HASH
+from poisonadmin.system.queries.audit import ROW_HASH
 
 ROWS_A_BATCH = 5_000
 # A transaction that goes on for longer is waited for by the next tick.
@@ -25,10 +26,6 @@ SELECT virtualtransaction FROM pg_locks
 WHERE locktype = 'relation' AND relation = 'audit'::regclass AND mode = 'RowExclusiveLock'
   AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND pid <> pg_backend_pid()
 """
-_NEXT = f"""
-SELECT id, {ROW_HASH}
-FROM (SELECT * FROM audit WHERE id > %(last)s AND id <= %(newest)s ORDER BY id LIMIT %(limit)s) AS audit ORDER BY id
-"""  # noqa: S608  (fragments are constants)
 _SEAL = """
 INSERT INTO audit_seal (audit_id, row_hash, chain_hash)
 SELECT * FROM unnest(%(ids)s::bigint[], %(rows)s::bytea[], %(seals)s::bytea[])
@@ -81,7 +78,16 @@ def _last() -> tuple[int, bytes]:
 def _seal_batch(newest: int) -> int:
     with transaction.atomic(), connection.cursor() as cursor:
         last, head = _last()
-        rows = fetch_rows(_NEXT, {"last": last, "newest": newest, "limit": ROWS_A_BATCH})
+        following = Sql(
+            """SELECT id, {row_hash}
+            FROM (SELECT * FROM audit WHERE id > {last} AND id <= {newest} ORDER BY id LIMIT {limit}) AS audit
+            ORDER BY id""",
+            row_hash=ROW_HASH,
+            last=last,
+            newest=newest,
+            limit=ROWS_A_BATCH,
+        )
+        rows = fetch_rows(following)
         seals: list[bytes] = []
         for entry_id, row_hash in rows:
             head = chain_hash(head, entry_id, bytes(row_hash))

@@ -2,36 +2,46 @@
 
 from django.db import connection
 
+from poisonadmin.core.queries.rows import execute
+from poisonadmin.core.queries.sql import Sql, name
 from poisonadmin.groups.domain.failures import HOURS_KEPT_DAYS
 from poisonadmin.intake.commands.staged import sweep_orphans
 from poisonadmin.messages.queries.crashes import CRASHED
 from poisonadmin.runs.commands.requests import remove_expired_runs
 from poisonadmin.runs.domain.kinds import KindName
 
-# What a blacklisted message was delivered with, and by which node, is shown for as long as the message is there.
-_DELETE_QUIET = f"""
-DELETE FROM {{table}} WHERE {{is_old}} AND NOT EXISTS (SELECT FROM attempt WHERE claim_id = {{claim}} AND {CRASHED})
-"""  # noqa: S608  (fragments are constants)
+
+def _delete_quiet(table: str, is_old: str, claim: str) -> Sql:
+    """Return the statement that deletes old claims or nodes of them.
+
+    What a blacklisted message was delivered with, and by which node, is shown for as long as the message is there.
+    """
+    return Sql(
+        """DELETE FROM {table}
+        WHERE {is_old} AND NOT EXISTS (SELECT FROM attempt WHERE claim_id = {claim} AND {crashed})""",
+        table=name(table),
+        is_old=Sql(is_old),
+        claim=name(claim),
+        crashed=CRASHED,
+    )
+
 
 _STATEMENTS = (
     "DELETE FROM idempotency_key WHERE created_at < now() - interval '1 day'",
-    _DELETE_QUIET.format(
-        table="node",
-        is_old="ended_at < now() - interval '7 days' AND \"end\" <> 'lost'",
-        claim="node.claim_id",
-    ),
-    _DELETE_QUIET.format(
-        table="claim", is_old="NOT is_open AND claimed_at < now() - interval '7 days'", claim="claim.id"
-    ),
+    _delete_quiet("node", "ended_at < now() - interval '7 days' AND \"end\" <> 'lost'", "node.claim_id"),
+    _delete_quiet("claim", "NOT is_open AND claimed_at < now() - interval '7 days'", "claim.id"),
     "DELETE FROM claim_shard WHERE NOT EXISTS (SELECT FROM claim WHERE claim.id = claim_id)",
     # Failed logins of any name that strangers try; so many are kept as are of use.
     """DELETE FROM axes_accessattempt WHERE attempt_time < now() - interval '12 hours'
        OR id <= (SELECT max(id) - 50000 FROM axes_accessattempt)""",
     # The next daily search asks the last one that succeeded, however old it is, whether groups have changed.
-    f"""DELETE FROM run WHERE kind = '{KindName.ALIKE_GROUPS}' AND ended_at < now() - interval '30 days'
-        AND id <> (SELECT max(id) FROM run WHERE kind = '{KindName.ALIKE_GROUPS}' AND state = 'succeeded')""",  # noqa: S608
+    Sql(
+        """DELETE FROM run WHERE kind = {kind} AND ended_at < now() - interval '30 days'
+        AND id <> (SELECT max(id) FROM run WHERE kind = {kind} AND state = 'succeeded')""",
+        kind=str(KindName.ALIKE_GROUPS),
+    ),
     "DELETE FROM consumer WHERE heartbeat_at < now() - interval '7 days'",
-    f"DELETE FROM group_hour WHERE hour < now() - interval '{HOURS_KEPT_DAYS} days'",  # noqa: S608
+    Sql("DELETE FROM group_hour WHERE hour < now() - {days} * interval '1 day'", days=HOURS_KEPT_DAYS),
     "DELETE FROM worker WHERE heartbeat_at < now() - interval '1 day'",
     "DELETE FROM restart_run WHERE operation_id IS NULL AND at < now() - interval '30 days'",
 )
@@ -45,6 +55,6 @@ def clean_up() -> None:
     """
     with connection.cursor() as cursor:
         for statement in _STATEMENTS:
-            cursor.execute(statement)
+            execute(cursor, statement)
     remove_expired_runs()
     sweep_orphans()

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_rows
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.messages.domain.states import Confirming
 from poisonadmin.messages.queries.counts import CONFIRMING
 from poisonadmin.system.queries.nodes import ALIVE
@@ -26,29 +27,32 @@ class SystemMetrics:
     miscounted: int
 
 
-_METRICS = f"""
-WITH waiting AS (
-  SELECT m.due_at FROM lane l
-  CROSS JOIN LATERAL (SELECT due_at FROM message WHERE lane_id = l.id AND state = 'TBDL' AND due_at <= now()
-                        AND due_at >= l.next_due ORDER BY due_at LIMIT {CAP}) m
-  WHERE l.is_open AND l.next_due <= now() LIMIT {CAP})
-SELECT count(*) AS due,
-  count(*) FILTER (WHERE due_at < now() - interval '10 s') AS overdue,
-  coalesce(extract(epoch FROM now() - min(due_at)), 0)::float8 AS oldest_due_seconds,
-  (SELECT count(*) FROM claim c JOIN claim_shard s ON s.claim_id = c.id
-     LEFT JOIN node n ON n.claim_id = c.id AND n.shard = s.shard
-     CROSS JOIN LATERAL unnest(s.message_ids) AS taken (id)
-     JOIN message m ON m.id = taken.id AND m.state = 'DLNG' AND m.claim_id = c.id
-     WHERE c.is_open AND coalesce(n.lease_until, c.lease_until) < now() - interval '10 s') AS stuck,
-  coalesce((SELECT extract(epoch FROM now() - min(undecided_at)) FROM message
-     WHERE undecided_at IS NOT NULL), 0)::float8 AS oldest_undecided_seconds,
-  (SELECT count(*) FROM node n WHERE {ALIVE}) AS nodes_alive,
-  (SELECT count(*) FROM counter_delta) AS unfolded_deltas,
-  (SELECT count(*) FROM (SELECT FROM confirmation c WHERE {CONFIRMING[Confirming.UNANSWERED]} LIMIT {CAP}) AS found)
-    AS unanswered,
-  (SELECT coalesce(sum(wrong), 0)::bigint FROM counter_check) AS miscounted
-FROM waiting
-"""  # noqa: S608
+_METRICS = Sql(
+    """WITH waiting AS (
+      SELECT m.due_at FROM lane l
+      CROSS JOIN LATERAL (SELECT due_at FROM message WHERE lane_id = l.id AND state = 'TBDL' AND due_at <= now()
+                            AND due_at >= l.next_due ORDER BY due_at LIMIT {cap}) m
+      WHERE l.is_open AND l.next_due <= now() LIMIT {cap})
+    SELECT count(*) AS due,
+      count(*) FILTER (WHERE due_at < now() - interval '10 s') AS overdue,
+      coalesce(extract(epoch FROM now() - min(due_at)), 0)::float8 AS oldest_due_seconds,
+      (SELECT count(*) FROM claim c JOIN claim_shard s ON s.claim_id = c.id
+         LEFT JOIN node n ON n.claim_id = c.id AND n.shard = s.shard
+         CROSS JOIN LATERAL unnest(s.message_ids) AS taken (id)
+         JOIN message m ON m.id = taken.id AND m.state = 'DLNG' AND m.claim_id = c.id
+         WHERE c.is_open AND coalesce(n.lease_until, c.lease_until) < now() - interval '10 s') AS stuck,
+      coalesce((SELECT extract(epoch FROM now() - min(undecided_at)) FROM message
+         WHERE undecided_at IS NOT NULL), 0)::float8 AS oldest_undecided_seconds,
+      (SELECT count(*) FROM node n WHERE {alive}) AS nodes_alive,
+      (SELECT count(*) FROM counter_delta) AS unfolded_deltas,
+      (SELECT count(*) FROM (SELECT FROM confirmation c WHERE {unanswered} LIMIT {cap}) AS found)
+        AS unanswered,
+      (SELECT coalesce(sum(wrong), 0)::bigint FROM counter_check) AS miscounted
+    FROM waiting""",
+    cap=CAP,
+    alive=ALIVE,
+    unanswered=CONFIRMING[Confirming.UNANSWERED],
+)
 
 
 def system_metrics() -> SystemMetrics:

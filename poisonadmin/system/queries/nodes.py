@@ -4,18 +4,22 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, count_rows, window
-from poisonadmin.core.queries.rows import bounded, fetch, fetch_by_id, fetch_rows
+from poisonadmin.core.queries.rows import bounded, fetch, fetch_one, fetch_rows, known
+from poisonadmin.core.queries.sql import Sql, all_of, raw
 from poisonadmin.delivery.domain.lease import SILENT_SECONDS_AFTER_RESTART
 from poisonadmin.messages.domain.outcome import Outcome
 from poisonadmin.messages.queries.crashes import CRASHED, CrashRow, crashes_on
 from poisonadmin.messages.queries.message_rows import COLUMNS, JOINS, MessageRow
 
 _KEY = Key(("n.id",), (int,))
-SILENT = f"interval '{SILENT_SECONDS_AFTER_RESTART} s'"
-ALIVE = f"(n.ended_at IS NULL AND n.heartbeat_at > now() - {SILENT})"
-LOST = f"""(n."end" = 'lost' OR (n.ended_at IS NULL AND n.heartbeat_at <= now() - {SILENT}))"""
+SILENT = raw(f"interval '{SILENT_SECONDS_AFTER_RESTART} s'")
+ALIVE = Sql("(n.ended_at IS NULL AND n.heartbeat_at > now() - {silent})", silent=SILENT)
+LOST = Sql(
+    """(n."end" = 'lost' OR (n.ended_at IS NULL AND n.heartbeat_at <= now() - {silent}))""",
+    silent=SILENT,
+)
 SHOWN_MESSAGES = 10
 LISTED_MESSAGES = 200
 
@@ -62,34 +66,59 @@ class NodeDetail:
 
 
 # OFFSET 0 is a fence: to the planner hardly a message is DLNG, and it would read them all for each node.
-_TAKEN = """CROSS JOIN LATERAL unnest(s.message_ids) AS taken (id)
-  CROSS JOIN LATERAL (SELECT * FROM message WHERE message.id = taken.id OFFSET 0) m"""
-_HELD = "m.state = 'DLNG' AND m.claim_id = n.claim_id"
-_UNANSWERED = (
+_TAKEN = Sql(
+    """CROSS JOIN LATERAL unnest(s.message_ids) AS taken (id)
+    CROSS JOIN LATERAL (SELECT * FROM message WHERE message.id = taken.id OFFSET 0) m"""
+)
+_HELD = Sql("m.state = 'DLNG' AND m.claim_id = n.claim_id")
+_UNANSWERED = Sql(
     "NOT EXISTS (SELECT FROM attempt t WHERE t.message_id = m.id AND t.claim_id = n.claim_id AND t.shard = n.shard)"
 )
 
-# A node that runs no handler crashes nothing: its place in the partial index `attempt_crashes` is empty.
-_ROWS = f"""SELECT n.id, n.name, n.host, n.pid, {ALIVE} AS is_alive, n.started_at, n.heartbeat_at, n.ended_at, n."end",
- n.begun, coalesce(held.n, 0) AS delivering, coalesce(held.ids, ARRAY[]::bigint[]) AS message_ids,
- died.lost, died.ids AS lost_message_ids, died.crashes, n.start_mark AS candidate_id
-FROM ({{chosen}}) n
-LEFT JOIN LATERAL (
-  SELECT count(*) AS n, (array_agg(m.id ORDER BY m.id))[1:{SHOWN_MESSAGES}] AS ids
-  FROM claim_shard s {_TAKEN}
-  WHERE n.ended_at IS NULL AND s.claim_id = n.claim_id AND s.shard = n.shard AND {_HELD}
-) held ON TRUE
-CROSS JOIN LATERAL (
-  SELECT count(*) FILTER (WHERE outcome = 'node_lost') AS lost, count(*) FILTER (WHERE outcome = 'crashed') AS crashes,
-    coalesce((array_agg(message_id ORDER BY message_id) FILTER (WHERE outcome = 'node_lost'))[1:{SHOWN_MESSAGES}],
-             ARRAY[]::bigint[]) AS ids
-  FROM attempt WHERE claim_id = n.claim_id AND shard = n.shard AND {CRASHED}
-) died"""  # noqa: S608  (fragments are constants)
 
-_LEFT = f"""SELECT {COLUMNS} FROM (
-  SELECT m.* FROM node n JOIN claim_shard s ON s.claim_id = n.claim_id AND s.shard = n.shard
-  {_TAKEN}
-  WHERE n.id = %s AND {{condition}} ORDER BY m.id LIMIT {LISTED_MESSAGES}) m {JOINS} ORDER BY m.id"""  # noqa: S608
+def _rows(chosen: Sql) -> Sql:
+    """Return the statement that reads the nodes that another one has chosen."""
+    # A node that runs no handler crashes nothing: its place in the partial index `attempt_crashes` is empty.
+    return Sql(
+        """SELECT n.id, n.name, n.host, n.pid, {alive} AS is_alive, n.started_at, n.heartbeat_at, n.ended_at, n."end",
+         n.begun, coalesce(held.n, 0) AS delivering, coalesce(held.ids, ARRAY[]::bigint[]) AS message_ids,
+         died.lost, died.ids AS lost_message_ids, died.crashes, n.start_mark AS candidate_id
+        FROM ({chosen}) n
+        LEFT JOIN LATERAL (
+          SELECT count(*) AS n, (array_agg(m.id ORDER BY m.id))[1:{shown}] AS ids
+          FROM claim_shard s {taken}
+          WHERE n.ended_at IS NULL AND s.claim_id = n.claim_id AND s.shard = n.shard AND {held}
+        ) held ON TRUE
+        CROSS JOIN LATERAL (
+          SELECT count(*) FILTER (WHERE outcome = 'node_lost') AS lost,
+            count(*) FILTER (WHERE outcome = 'crashed') AS crashes,
+            coalesce((array_agg(message_id ORDER BY message_id) FILTER (WHERE outcome = 'node_lost'))[1:{shown}],
+                     ARRAY[]::bigint[]) AS ids
+          FROM attempt WHERE claim_id = n.claim_id AND shard = n.shard AND {crashed}
+        ) died""",
+        alive=ALIVE,
+        chosen=chosen,
+        shown=SHOWN_MESSAGES,
+        taken=_TAKEN,
+        held=_HELD,
+        crashed=CRASHED,
+    )
+
+
+def _taken_by(node_id: int, condition: Sql) -> list[MessageRow]:
+    """Return the first messages that the node was to deliver and of which a condition holds."""
+    left = Sql(
+        """SELECT {columns} FROM (
+          SELECT m.* FROM node n JOIN claim_shard s ON s.claim_id = n.claim_id AND s.shard = n.shard {taken}
+          WHERE n.id = {id} AND {condition} ORDER BY m.id LIMIT {most}) m {joins} ORDER BY m.id""",
+        columns=COLUMNS,
+        taken=_TAKEN,
+        id=node_id,
+        condition=condition,
+        most=LISTED_MESSAGES,
+        joins=JOINS,
+    )
+    return fetch(MessageRow, left)
 
 
 def list_nodes(
@@ -105,26 +134,21 @@ def list_nodes(
     page = window(cursor, limit, _KEY)
     if not principal.sees_everything:
         return Page([], None, None)
-    conditions = [
-        condition if wanted else f"NOT coalesce({condition}, FALSE)"
-        for condition, wanted in ((ALIVE, alive), (LOST, lost))
-        if wanted is not None
-    ]
-    whole = f"SELECT n.* FROM node n WHERE {' AND '.join(['TRUE', *conditions])}"  # noqa: S608
-    chosen = f"{whole} AND {page.condition} {page.order}"
+    wanted = ((ALIVE, alive), (LOST, lost))
+    only = [one if is_so else Sql("NOT coalesce({it}, FALSE)", it=one) for one, is_so in wanted if is_so is not None]
+    whole = Sql("SELECT n.* FROM node n WHERE {only}", only=all_of(only))
+    chosen = Sql("{whole} AND {place} {order}", whole=whole, place=page.where, order=page.order)
     with bounded():
-        rows = fetch(NodeRow, f"{_ROWS.format(chosen=chosen)} {page.order}", page.parameters)
-    return page.page(rows, lambda: count_rows(whole, []))
+        rows = fetch(NodeRow, _rows(chosen) + page.order)
+    return page.page(rows, lambda: count_rows(whole))
 
 
 def get_node(node_id: int, *, principal: Principal) -> NodeDetail:
     """Return the node; raise NotFound."""
     principal.require(Permission.READ)
-    found = None
-    if principal.sees_everything:
-        found = fetch_by_id(NodeRow, _ROWS.format(chosen="SELECT n.* FROM node n WHERE n.id = %s"), node_id)
-    if found is None:
-        raise NotFound(f"There is no node {node_id}.")
+    chosen = Sql("SELECT n.* FROM node n WHERE n.id = {id}", id=node_id)
+    is_seen = principal.sees_everything and 0 < node_id <= MAX_ID
+    found = known(fetch_one(NodeRow, _rows(chosen)) if is_seen else None, f"node {node_id}")
     claim_id, shard = fetch_rows("SELECT claim_id, shard FROM node WHERE id = %s", [node_id])[0]
 
     def crashes(*outcomes: Outcome) -> list[CrashRow]:
@@ -133,8 +157,8 @@ def get_node(node_id: int, *, principal: Principal) -> NodeDetail:
     with bounded():
         return NodeDetail(
             found,
-            holds=fetch(MessageRow, _LEFT.format(condition=_HELD), [node_id]) if found.ended_at is None else [],
+            holds=_taken_by(node_id, _HELD) if found.ended_at is None else [],
             lost=crashes(Outcome.NODE_LOST),
             crashes=crashes(Outcome.CRASHED, Outcome.SUSPECTED),
-            unanswered=fetch(MessageRow, _LEFT.format(condition=_UNANSWERED), [node_id]) if found.ended_at else [],
+            unanswered=_taken_by(node_id, _UNANSWERED) if found.ended_at else [],
         )

@@ -12,8 +12,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_one, fetch_values
 from poisonadmin.core.queries.scope import scope_condition, visible_ids
-from poisonadmin.core.queries.sql import Sql
-from poisonadmin.messages.domain.states import State
+from poisonadmin.core.queries.sql import EMPTY, Sql
 from poisonadmin.messages.queries.counts import NOW
 from poisonadmin.messages.queries.merged_groups import SEEN_AS
 from poisonadmin.search.queries.meanings import IS_SNOOZED
@@ -153,9 +152,12 @@ def fleet() -> Fleet:
     """Return the state of the nodes; they belong to no address."""
     row = fetch_one(
         Fleet,
-        f"""SELECT count(*) FILTER (WHERE {ALIVE}) AS alive,
-                  (SELECT heartbeat_at FROM node ORDER BY id DESC LIMIT 1) AS last_seen_at
-            FROM node n WHERE ended_at IS NULL""",  # noqa: S608
+        Sql(
+            """SELECT count(*) FILTER (WHERE {alive}) AS alive,
+                   (SELECT heartbeat_at FROM node ORDER BY id DESC LIMIT 1) AS last_seen_at
+            FROM node n WHERE ended_at IS NULL""",
+            alive=ALIVE,
+        ),
     )
     assert row is not None
     return row
@@ -199,20 +201,23 @@ def outcomes_by_time(principal: Principal, *, span: int) -> list[Bucket]:
 
 
 def _read_buckets(ids: Sequence[int] | None, step: timedelta, since: datetime) -> list[Bucket]:
-    join = "" if ids is None else " JOIN message m ON m.id = h.message_id AND m.address_id = ANY(%s)"
-    parameters = [] if ids is None else [ids]
+    in_scope = Sql("JOIN message m ON m.id = h.message_id AND m.address_id = ANY({ids})", ids=ids)
     with bounded(SECONDS_TO_READ):
         return fetch(
             Bucket,
-            f"""SELECT date_bin(%s, h.at, 'epoch') AS at,
-                       count(*) FILTER (WHERE to_state = '{State.DLVD}') AS delivered,
-                       count(*) FILTER (WHERE to_state = '{State.TBDL}') AS retried,
-                       count(*) FILTER (WHERE to_state = '{State.NDLV}') AS undecided,
-                       count(*) FILTER (WHERE to_state = '{State.FAIL}') AS failed
-                FROM history h{join}
-                WHERE h.at >= %s AND (h.to_state IN ('DLVD', 'NDLV', 'FAIL') OR h.event = 'failed')
-                  AND h.event <> 'assigned' GROUP BY 1""",  # noqa: S608
-            [step, *parameters, since],
+            Sql(
+                """SELECT date_bin({step}, h.at, 'epoch') AS at,
+                       count(*) FILTER (WHERE to_state = 'DLVD') AS delivered,
+                       count(*) FILTER (WHERE to_state = 'TBDL') AS retried,
+                       count(*) FILTER (WHERE to_state = 'NDLV') AS undecided,
+                       count(*) FILTER (WHERE to_state = 'FAIL') AS failed
+                FROM history h {in_scope}
+                WHERE h.at >= {since} AND (h.to_state IN ('DLVD', 'NDLV', 'FAIL') OR h.event = 'failed')
+                  AND h.event <> 'assigned' GROUP BY 1""",
+                step=step,
+                in_scope=EMPTY if ids is None else in_scope,
+                since=since,
+            ),
         )
 
 

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from poisonadmin.policies.commands import apply_policies
 from poisonadmin.sources.domain.roots import INBOX
-from poisonadmin.system.commands.bootstrap import TOKEN_FILE, bootstrap
+from poisonadmin.system.commands.accounts import TOKEN_FILE, bootstrap
 
 
 class Command(BaseCommand):

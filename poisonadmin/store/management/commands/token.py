@@ -9,8 +9,7 @@ from poisonadmin.core.domain.access import Permission
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.filter_values import moment
 from poisonadmin.store.models.access import ApiToken
-from poisonadmin.system.commands.tokens import create as tokens_create
-from poisonadmin.system.commands.tokens import revoke as tokens_revoke
+from poisonadmin.system.commands.accounts import create_token, revoke_token
 
 BY = "command line"
 
@@ -44,7 +43,7 @@ class Command(BaseCommand):
         user = User.objects.filter(username=options["username"]).first()
         if user is None:
             raise CommandError(f"There is no user {options['username']}.")
-        made = tokens_create(
+        made = create_token(
             user,
             options["name"],
             scopes=options["scope"] or list(Permission),
@@ -55,7 +54,7 @@ class Command(BaseCommand):
         self.stdout.write(made.text)
 
     def _revoke(self, options: dict[str, Any]) -> None:
-        tokens_revoke(options["id"], by=BY)
+        revoke_token(options["id"], by=BY)
 
     def _list(self, _: dict[str, Any]) -> None:
         for row in ApiToken.objects.select_related("user").order_by("id"):

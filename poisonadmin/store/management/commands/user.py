@@ -15,7 +15,7 @@ from poisonadmin.core.domain.access import Role
 from poisonadmin.core.domain.addresses import validate_pattern
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.store.models.access import Access
-from poisonadmin.system.commands.users import activate, deactivate
+from poisonadmin.system.commands.accounts import activate, deactivate
 
 
 class Command(BaseCommand):

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from poisonadmin.system.queries.audit_chain import count_unsealed, verify_audit
+from poisonadmin.system.queries.audit import count_unsealed, verify_audit
 
 
 def _noted(text: str) -> tuple[int, str]:
