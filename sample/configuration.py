@@ -10,7 +10,7 @@ from poisonadmin.destinations.commands import save_destination
 from poisonadmin.destinations.domain.handler_config import handler_directories
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.destination import Destination
-from poisonadmin.store.models.policy import PolicyRow
+from poisonadmin.store.models.rule import PolicyRow
 
 HANDLERS = Path(__file__).resolve().with_name("handlers")
 CRASHING = "crashing"

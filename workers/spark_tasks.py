@@ -22,7 +22,7 @@ from poisonadmin.core.domain.errors import first_line
 from poisonadmin.groups.alike.commands import carry_out as alike_groups
 from poisonadmin.groups.commands import regrouping
 from poisonadmin.reports.commands import carry_out as reports
-from poisonadmin.rules.commands import dry_runs
+from poisonadmin.rules import commands as rules
 from poisonadmin.runs.commands.engine import RunWork, carry_out
 from poisonadmin.runs.domain.kinds import KindName
 from poisonadmin.runs.queries.runs import due_kinds
@@ -118,7 +118,7 @@ def _drain_due(drain_shards: Any, **worker: Any) -> None:
 def works_of(spark: SparkSession) -> tuple[RunWork, ...]:
     """Return the work of each kind of run that this worker carries out, in the order of their turns."""
     return (
-        dry_runs.work(partial(try_rule, spark)),
+        rules.dry_run_work(partial(try_rule, spark)),
         comparisons.work(partial(compare, spark)),
         alike_groups.work(partial(find_alike, spark)),
         reports.work(partial(collect, spark)),

@@ -14,7 +14,7 @@ from poisonadmin.core.domain.addresses import validate_address
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.messages.commands import schedule
-from poisonadmin.policies.queries.index import policy_index
+from poisonadmin.policies.queries import policy_index
 
 _FIND = """
 SELECT address.name, address.id, lane.id, address.destination_id IS NOT NULL, address.max_payload_bytes

@@ -14,7 +14,7 @@ from poisonadmin.core.queries.sql import Sql, all_given
 from poisonadmin.messages.queries.counts import ByState, by_state_of_each
 from poisonadmin.messages.queries.dead_letter_queues import queues_under
 from poisonadmin.policies.domain.resolution import Resolved
-from poisonadmin.policies.queries.index import policy_index
+from poisonadmin.policies.queries import policy_index
 
 _KEY = Key(("a.name",), (str,), descending=False)
 

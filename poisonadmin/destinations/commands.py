@@ -26,7 +26,7 @@ from poisonadmin.destinations.domain.http_config import (
 )
 from poisonadmin.policies.commands import destination_named, require_in_scope, route_addresses
 from poisonadmin.store.models.destination import Destination, DestinationKind
-from poisonadmin.store.models.policy import PolicyRow
+from poisonadmin.store.models.rule import PolicyRow
 
 
 def checked_destination(settings: DestinationSettings) -> DestinationSettings:

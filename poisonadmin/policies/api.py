@@ -9,10 +9,10 @@ from rest_framework.response import Response
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NEW
 from poisonadmin.messages.domain.states import Reason, State
+from poisonadmin.policies import queries as policies
 from poisonadmin.policies.commands import delete_policy, save_policy
 from poisonadmin.policies.domain.policy import PRESETS
-from poisonadmin.policies.queries import policies
-from poisonadmin.policies.queries.policies import Change, PolicyVersion, PolicyView, Preview, policy_history
+from poisonadmin.policies.queries import Change, PolicyVersion, PolicyView, Preview, policy_history
 from poisonadmin.web.api.contract import Identifier, JsonObject, StrictSerializer, Text, contract, pattern
 from poisonadmin.web.api.shape import BREAKER, JsonSchema, Shape, whole_list
 from poisonadmin.web.api.view import ApiView, route, shown

@@ -19,9 +19,9 @@ from poisonadmin.messages.commands.oversize import reject_waiting
 from poisonadmin.policies.domain.policy import Policy
 from poisonadmin.policies.domain.policy import preset as preset_named
 from poisonadmin.policies.domain.settings import implied_addresses, named_addresses, validate_settings
-from poisonadmin.policies.queries.index import policy_index
+from poisonadmin.policies.queries import policy_index
 from poisonadmin.store.models.destination import Destination
-from poisonadmin.store.models.policy import PolicyRow
+from poisonadmin.store.models.rule import PolicyRow
 
 _ROUTE = """
 UPDATE address

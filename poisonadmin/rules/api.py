@@ -7,9 +7,8 @@ from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.settings import settings_of
-from poisonadmin.rules.commands import dry_runs, table
+from poisonadmin.rules import commands, queries
 from poisonadmin.rules.domain.rules import RuleFields, Stage
-from poisonadmin.rules.queries import rules as queries
 from poisonadmin.runs.domain.kinds import RunState
 from poisonadmin.web.api.contract import (
     JsonObject,
@@ -71,7 +70,7 @@ class RuleList(ApiView):
     def post(self) -> Response:
         """Add a rule, switched off; 409 when the name is taken."""
         stage = self.body["stage"]
-        row = table.create_rule(stage, _fields(self.body), principal=self.principal)
+        row = commands.create_rule(stage, _fields(self.body), principal=self.principal)
         made = queries.get_rule(row.id, principal=self.reader)
         return self.created(RULE, made, row.id)
 
@@ -87,7 +86,7 @@ class RuleOne(ApiView):
     @contract(Permission.CONFIGURE, "rules", {200: RULE}, body=RuleInput, decides=True)
     def put(self, rule_id: int) -> Response:
         """Replace a rule. A change of condition or action switches a rule before deliveries off."""
-        table.replace_rule(
+        commands.replace_rule(
             rule_id, _fields(self.body), principal=self.principal, expected_version=self.expected_version
         )
         return _shown(rule_id, self.reader)
@@ -95,7 +94,7 @@ class RuleOne(ApiView):
     @contract(Permission.CONFIGURE, "rules", {204: None})
     def delete(self, rule_id: int) -> Response:
         """Remove a rule."""
-        table.delete_rule(rule_id, principal=self.principal)
+        commands.delete_rule(rule_id, principal=self.principal)
         return Response(status=204)
 
 
@@ -106,7 +105,7 @@ class RuleMove(ApiView):
     def post(self, rule_id: int) -> Response:
         """Move a rule to another place in its table; the first rule that matches decides."""
         queries.get_rule(rule_id, principal=self.reader)
-        table.move_rule(rule_id, self.body["position"], principal=self.principal)
+        commands.move_rule(rule_id, self.body["position"], principal=self.principal)
         return _shown(rule_id, self.reader)
 
 
@@ -117,7 +116,7 @@ class RuleEnable(ApiView):
     def post(self, rule_id: int) -> Response:
         """Switch a rule on; 409 `not_dry_run` for a rule before deliveries without a dry run of this version."""
         fields = self.body
-        table.enable_rule(
+        commands.enable_rule(
             rule_id, principal=self.principal, reason=fields["reason"], override=fields["without_dry_run"]
         )
         return _shown(rule_id, self.reader)
@@ -129,7 +128,7 @@ class RuleDisable(ApiView):
     @contract(Permission.CONFIGURE, "rules", {200: RULE}, body=ReasonInput, acts=True)
     def post(self, rule_id: int) -> Response:
         """Switch a rule off."""
-        table.disable_rule(rule_id, principal=self.principal, reason=self.body["reason"])
+        commands.disable_rule(rule_id, principal=self.principal, reason=self.body["reason"])
         return _shown(rule_id, self.reader)
 
 
@@ -147,7 +146,7 @@ class RuleDryRun(ApiView):
 
         Where the rule as it is is being tried already, that run is shown.
         """
-        dry_runs.request_dry_run(rule_id, principal=self.principal)
+        commands.request_dry_run(rule_id, principal=self.principal)
         found = queries.latest_dry_run(rule_id, principal=self.reader)
         response = Response(DRY_RUN.render(found), status=202)
         response["Location"] = self.request.build_absolute_uri()

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from psycopg import sql
 
-from poisonadmin.store.models.append_only import APPEND_ONLY, KEPT_BUT_PAYLOADS, KEPT_WITH_MESSAGE
+from poisonadmin.store.models.constraints import APPEND_ONLY, KEPT_BUT_PAYLOADS, KEPT_WITH_MESSAGE
 
 # It adds to what has happened, and changes none of it; what only migrations write it reads.
 _GRANTS = """

@@ -8,7 +8,7 @@ from django.test import Client
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.destinations.commands import save_destination
 from poisonadmin.policies.commands import save_policy
-from poisonadmin.store.models.policy import PolicyRow
+from poisonadmin.store.models.rule import PolicyRow
 from tests.fixtures.pages import dead_letter, html_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("orders_destination")]

@@ -14,8 +14,8 @@ from poisonadmin.groups.domain.failures import stored_failure
 from poisonadmin.intake.commands.batch import accept_stream
 from poisonadmin.messages.domain.dead_letter import FIELDS, DeadLetter
 from poisonadmin.runs.commands.engine import carry_out
-from poisonadmin.store.models.alike_groups import GroupProposal
 from poisonadmin.store.models.attempt import Attempt, FailureGroup
+from poisonadmin.store.models.failure_group import GroupProposal
 from poisonadmin.store.models.message import Envelope
 from poisonadmin.store.models.run import LongRun
 

@@ -15,9 +15,9 @@ from poisonadmin.groups.alike.domain.proposals import AskedGroups, ComparedGroup
 from poisonadmin.groups.alike.queries.compared_groups import compared_groups
 from poisonadmin.groups.alike.queries.proposals import list_proposals
 from poisonadmin.messages.domain.dead_letter import DeadLetter
-from poisonadmin.store.models.alike_groups import GroupProposal
 from poisonadmin.store.models.archive import ArchivedMessage
 from poisonadmin.store.models.attempt import FailureGroup
+from poisonadmin.store.models.failure_group import GroupProposal
 from poisonadmin.store.models.run import LongRun
 from tests.alike_groups.planted import figures, plant
 from tests.alike_groups.proposals import every_pair, search_due, take_in

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.groups.alike.commands.requests import request_search
-from poisonadmin.store.models.alike_groups import GroupProposal
+from poisonadmin.store.models.failure_group import GroupProposal
 from poisonadmin.store.models.run import LongRun
 from tests.alike_groups.planted import plant
 from tests.alike_groups.proposals import search_due, take_in

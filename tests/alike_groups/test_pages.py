@@ -7,8 +7,8 @@ from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.groups.alike.commands.requests import request_search
-from poisonadmin.store.models.alike_groups import GroupProposal
 from poisonadmin.store.models.attempt import FailureGroup
+from poisonadmin.store.models.failure_group import GroupProposal
 from poisonadmin.store.models.run import LongRun
 from tests.alike_groups.proposals import search_due, searched
 from tests.alike_groups.test_searching import take_in_alike

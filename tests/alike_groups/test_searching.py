@@ -28,8 +28,8 @@ from poisonadmin.messages.domain.dead_letter import DeadLetter
 from poisonadmin.runs.commands.requests import RunEnded
 from poisonadmin.runs.queries.jobs import get_job
 from poisonadmin.store.models.access import Audit
-from poisonadmin.store.models.alike_groups import GroupProposal
 from poisonadmin.store.models.attempt import FailureGroup
+from poisonadmin.store.models.failure_group import GroupProposal
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.run import LongRun
 from poisonadmin.system.commands.housekeeping import clean_up

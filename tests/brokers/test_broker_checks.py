@@ -6,7 +6,7 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.runs.domain.kinds import RunState
 from poisonadmin.sources.commands.broker_checks import request_broker_check
 from poisonadmin.sources.domain.broker_checks import BrokerCheckPurpose
-from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, get_broker_check
+from poisonadmin.sources.queries import BrokerCheckRow, get_broker_check
 from tests.brokers.messages import Sent
 from tests.brokers.queues import Queues, until_back
 from tests.sources.checks import make_checks

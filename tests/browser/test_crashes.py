@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.poison_list.commands.reports import Report, report
+from poisonadmin.poison_list.commands import Report, report
 from poisonadmin.store.models.claim import Node
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.poison import Consumer, PoisonEntry

@@ -5,13 +5,12 @@ from playwright.sync_api import expect
 
 from poisonadmin.core.domain.access import SYSTEM, Role
 from poisonadmin.policies.commands import save_policy
-from poisonadmin.rules.commands.table import create_rule
+from poisonadmin.rules.commands import create_rule
 from poisonadmin.rules.domain.rules import RuleFields
 from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.intake import Source
-from poisonadmin.store.models.policy import PolicyRow
-from poisonadmin.store.models.rule import Rule
+from poisonadmin.store.models.rule import PolicyRow, Rule
 from tests.browser.axe import violations
 from tests.browser.conftest import Visit
 from tests.rules.dry_runs import end_dry_run

@@ -9,7 +9,7 @@ from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.message import Message
-from poisonadmin.store.models.policy import PolicyRow
+from poisonadmin.store.models.rule import PolicyRow
 from tests.browser.axe import violations
 from tests.browser.conftest import Visit
 from tests.fixtures.delivery import make_orders_destination

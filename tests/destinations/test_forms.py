@@ -11,7 +11,7 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.destinations.commands import save_destination
 from poisonadmin.destinations.domain.handler_config import DEFAULTS as HANDLER
 from poisonadmin.destinations.domain.http_config import DEFAULTS as HTTP
-from poisonadmin.destinations.pages.forms import HandlerForm, HttpForm
+from poisonadmin.destinations.pages import HandlerForm, HttpForm
 from poisonadmin.destinations.queries import DestinationRow, get_destination
 from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.destination import Destination

@@ -9,7 +9,7 @@ from django.test import Client
 from poisonadmin.comparisons.queries.comparisons import FindingRow, get_comparison
 from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
 from poisonadmin.desk.queries.detail import attempts, get_message
-from poisonadmin.policies.queries.policies import resolve_address
+from poisonadmin.policies.queries import resolve_address
 from poisonadmin.search.queries.failures import FailureFilter, list_failures
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.destination import Destination

@@ -184,7 +184,7 @@ SETTING = Recipe(
     """
 from poisonadmin.policies.domain.resolution import PolicySpec, resolve
 from poisonadmin.policies.domain.settings import SETTINGS
-from poisonadmin.policies.queries.values import values_in_force
+from poisonadmin.policies.domain.resolution import values_in_force
 resolved = resolve([PolicySpec("orders.#", settings={"longest_outage": 5})], "orders.eu")
 assert resolved.policy.longest_outage == 5
 assert SETTINGS["longest_outage"].input == "number"

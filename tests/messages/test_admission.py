@@ -11,7 +11,7 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.claim import claim_due
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.intake.commands.batch import accept_stream
-from poisonadmin.poison_list.commands.reports import Report, report
+from poisonadmin.poison_list.commands import Report, report
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.lane import Conversation
 from poisonadmin.store.models.message import Message

@@ -10,7 +10,7 @@ from django.test import Client
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.decisions.operations.commands.beginning import begin, decide_on
 from poisonadmin.decisions.operations.domain.actions import OperationAction
-from poisonadmin.rules.commands.table import create_rule, enable_rule
+from poisonadmin.rules.commands import create_rule, enable_rule
 from poisonadmin.rules.domain.rules import RuleFields
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.store.models.message import Body, Message

@@ -19,7 +19,7 @@ from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.message import Body, Message
-from poisonadmin.store.models.policy import PolicyRow
+from poisonadmin.store.models.rule import PolicyRow
 from tests.fixtures.decisions import approve, mark_fail, postpone, return_to_original
 from tests.fixtures.delivery import (
     answer,

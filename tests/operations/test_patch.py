@@ -24,7 +24,7 @@ from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.desk.queries.detail import attempts, get_message, history, payload
 from poisonadmin.desk.queries.versions import version_diff, version_payload, versions
 from poisonadmin.intake.commands.accept import MessageIdConflict
-from poisonadmin.poison_list.commands.reports import Report, report
+from poisonadmin.poison_list.commands import Report, report
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.search.domain.filters import parse_filter

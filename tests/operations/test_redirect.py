@@ -13,7 +13,7 @@ from poisonadmin.decisions.operations.domain.lifecycle import OperationChange
 from poisonadmin.decisions.operations.domain.params import InvalidOperation
 from poisonadmin.decisions.operations.queries.operations import get_operation
 from poisonadmin.decisions.operations.queries.preview import preview
-from poisonadmin.poison_list.commands.reports import Report, report
+from poisonadmin.poison_list.commands import Report, report
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.search.queries.selections import get_selection

@@ -9,7 +9,7 @@ from poisonadmin.decisions.operations.commands.beginning import begin
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.queries.operations import get_operation
 from poisonadmin.decisions.operations.queries.preview import preview
-from poisonadmin.poison_list.commands.reports import Report, report
+from poisonadmin.poison_list.commands import Report, report
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.search.queries.selections import get_selection
 from poisonadmin.store.models.message import Message

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.poison_list.commands.reports import Report, report
+from poisonadmin.poison_list.commands import Report, report
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.poison import Consumer, PoisonEntry
 from tests.fixtures.pages import html_of, waiting

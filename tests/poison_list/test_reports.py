@@ -9,8 +9,8 @@ from django.db import connection, transaction
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.decisions.operations.commands.bookmark_release import release_bookmark
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.poison_list.commands.reports import Report, list_messages, report
-from poisonadmin.poison_list.queries.consumers import list_consumers
+from poisonadmin.poison_list.commands import Report, list_messages, report
+from poisonadmin.poison_list.queries.entries import list_consumers
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.message import Envelope

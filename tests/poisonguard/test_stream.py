@@ -17,7 +17,7 @@ from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.decisions.commands.refused_decisions import NotListed
 from poisonadmin.decisions.operations.commands.bookmark_release import release_bookmark
 from poisonadmin.desk.api.poison_events import MAX_STREAMS, MAX_STREAMS_EACH
-from poisonadmin.poison_list.commands.reports import Report, report
+from poisonadmin.poison_list.commands import Report, report
 from poisonadmin.store.models.poison import PoisonEntry
 from poisonadmin.system.commands.accounts import create_token
 from tests.fixtures.api import make_user

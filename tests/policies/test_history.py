@@ -5,7 +5,7 @@ import pytest
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.policies.commands import delete_policy, save_policy
-from poisonadmin.policies.queries.policies import Change, policy_history
+from poisonadmin.policies.queries import Change, policy_history
 
 pytestmark = pytest.mark.django_db
 

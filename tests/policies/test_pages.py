@@ -6,7 +6,7 @@ from django.test import Client
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.access import Access
-from poisonadmin.store.models.policy import PolicyRow
+from poisonadmin.store.models.rule import PolicyRow
 from tests.fixtures.pages import html_of
 
 pytestmark = pytest.mark.django_db

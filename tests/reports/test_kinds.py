@@ -7,7 +7,7 @@ from django.db import connection
 
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Principal, Role, principal
 from poisonadmin.core.domain.filter_values import InvalidFilter
-from poisonadmin.poison_list.commands.reports import Report, report
+from poisonadmin.poison_list.commands import Report, report
 from poisonadmin.reports.domain.asked import Period, asked_report
 from poisonadmin.reports.domain.columns import InvalidReport
 from poisonadmin.reports.domain.kinds import PeriodBy

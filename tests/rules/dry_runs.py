@@ -5,8 +5,7 @@ from typing import Any
 
 from django.db.models.functions import Now
 
-from poisonadmin.rules.commands import dry_runs
-from poisonadmin.rules.commands.dry_runs import Examine
+from poisonadmin.rules.commands import Examine, dry_run_work
 from poisonadmin.runs.commands.engine import carry_out
 from poisonadmin.store.models.run import LongRun
 
@@ -15,7 +14,7 @@ def dry_run_due(
     examine: Examine, *, worker: str = "tests", is_stopping: Callable[[], bool] = lambda: False, seconds: float = 60
 ) -> None:
     """Carry out the dry runs that are requested."""
-    carry_out(dry_runs.work(examine), worker=worker, is_stopping=is_stopping, seconds=seconds)
+    carry_out(dry_run_work(examine), worker=worker, is_stopping=is_stopping, seconds=seconds)
 
 
 def end_dry_run(*, read: int, matched: int, found: Sequence[Any] = ()) -> None:

@@ -3,8 +3,8 @@
 from typing import Any
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.rules.commands import table
-from poisonadmin.rules.commands.table import enable_rule
+from poisonadmin.rules import commands
+from poisonadmin.rules.commands import enable_rule
 from poisonadmin.rules.domain.rules import RuleFields
 from poisonadmin.store.models.rule import Rule
 
@@ -23,5 +23,5 @@ def rule(
 ) -> Rule:
     """Return a new rule, switched on."""
     does = {"do": action} if isinstance(action, str) else action
-    row = table.create_rule(stage, RuleFields(name=name, match=match, action=does, **more), principal=SYSTEM)
+    row = commands.create_rule(stage, RuleFields(name=name, match=match, action=does, **more), principal=SYSTEM)
     return enable_rule(row.id, override=True, **WHY) if is_on else row

@@ -11,12 +11,11 @@ from pyspark.sql import SparkSession
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.messages.domain.id_ranges import IdRange
-from poisonadmin.rules.commands import dry_runs, table
-from poisonadmin.rules.commands.dry_runs import Examine, request_dry_run
-from poisonadmin.rules.commands.table import NotDryRun, enable_rule
+from poisonadmin.rules import commands
+from poisonadmin.rules.commands import Examine, NotDryRun, enable_rule, request_dry_run
 from poisonadmin.rules.domain.dry_run import Found, Trial
 from poisonadmin.rules.domain.rules import RuleFields
-from poisonadmin.rules.queries.rules import DryRunNotFound, DryRunRow, latest_dry_run
+from poisonadmin.rules.queries import DryRunNotFound, DryRunRow, latest_dry_run
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.rule import Rule
@@ -34,13 +33,13 @@ def examine(
 ) -> Examine:
     """Return what the batch worker tries rules with, on small ranges."""
     monkeypatch.setenv("DATABASE_URL", test_database_url)
-    monkeypatch.setattr(dry_runs, "RANGE_MESSAGES", 7)
+    monkeypatch.setattr(commands, "RANGE_MESSAGES", 7)
     return partial(try_rule, spark)
 
 
 def rule(match: dict[str, Any], *, stage: str = "before", do: str | None = None) -> Rule:
     action = {"do": do or ("reject" if stage == "before" else "park")}
-    return table.create_rule(stage, RuleFields(name=f"a {stage} rule", match=match, action=action), principal=SYSTEM)
+    return commands.create_rule(stage, RuleFields(name=f"a {stage} rule", match=match, action=action), principal=SYSTEM)
 
 
 def tried(row: Rule, examine: Examine) -> DryRunRow:
@@ -130,7 +129,7 @@ def test_a_failure_rule_is_tried_on_the_last_failure_of_each(examine: Examine) -
 
 def test_a_run_goes_on_where_it_was(examine: Examine, monkeypatch: pytest.MonkeyPatch) -> None:
     backlog()
-    monkeypatch.setattr(dry_runs, "RANGES_A_WAVE", 2)
+    monkeypatch.setattr(commands, "RANGES_A_WAVE", 2)
     row = rule(NEGATIVE)
     request_dry_run(row.id, principal=SYSTEM)
     assert request_dry_run(row.id, principal=SYSTEM) == request_dry_run(row.id, principal=SYSTEM)
@@ -156,7 +155,7 @@ def test_a_rule_that_changes_meanwhile_is_not_said_to_be_tried(examine: Examine)
     backlog()
     row = rule(NEGATIVE)
     request_dry_run(row.id, principal=SYSTEM)
-    table.replace_rule(row.id, RuleFields(name="other", match={}, action={"do": "reject"}), principal=SYSTEM)
+    commands.replace_rule(row.id, RuleFields(name="other", match={}, action={"do": "reject"}), principal=SYSTEM)
     dry_run_due(examine, worker="tests")
     assert "changed" in str(latest_dry_run(row.id, principal=SYSTEM).error)
     with pytest.raises(NotDryRun):

@@ -10,12 +10,12 @@ from django.test import Client
 from django.urls import reverse
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.rules.commands.table import create_rule
+from poisonadmin.rules.commands import create_rule
 from poisonadmin.rules.domain.fields import InvalidRule
 from poisonadmin.rules.domain.rules import RuleFields
 from poisonadmin.rules.pages.condition_formatter import bounds, condition_text, header_conditions, json_conditions
 from poisonadmin.rules.pages.form import BeforeForm
-from poisonadmin.rules.queries.rules import get_rule
+from poisonadmin.rules.queries import get_rule
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.rule import Rule
 from tests.fixtures.pages import dead_letter, html_of

@@ -6,11 +6,11 @@ import pytest
 
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Role, principal
 from poisonadmin.core.domain.errors import AlreadyExists, NotFound, PreconditionFailed
-from poisonadmin.rules.commands import table
-from poisonadmin.rules.commands.table import NotDryRun, disable_rule, enable_rule
+from poisonadmin.rules import commands
+from poisonadmin.rules.commands import NotDryRun, disable_rule, enable_rule
 from poisonadmin.rules.domain.fields import InvalidRule
 from poisonadmin.rules.domain.rules import RuleFields
-from poisonadmin.rules.queries.rules import get_rule, list_rules
+from poisonadmin.rules.queries import get_rule, list_rules
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.rule import Rule
 from tests.rules.ruled import NEGATIVE, WHY, rule
@@ -24,11 +24,11 @@ def test_a_rule_before_deliveries_is_switched_on_only_when_it_was_dry_run(db: No
     assert enable_rule(row.id, **WHY).is_enabled
     assert Audit.objects.filter(action="rule.enabled").latest("id").details["without_dry_run"] is False
 
-    noted = table.replace_rule(
+    noted = commands.replace_rule(
         row.id, RuleFields(name="careful", match=NEGATIVE, action={"do": "reject"}, note="why"), principal=SYSTEM
     )
     assert (noted.is_enabled, noted.checked_version, noted.version) == (True, 2, 2), "it does the same as before"
-    changed = table.replace_rule(
+    changed = commands.replace_rule(
         row.id, RuleFields(name="careful", match={}, action={"do": "reject"}), principal=SYSTEM
     )
     assert (changed.is_enabled, changed.checked_version) == (False, None)
@@ -42,14 +42,14 @@ def test_a_rule_before_deliveries_is_switched_on_only_when_it_was_dry_run(db: No
 def test_a_rule_is_saved_only_as_it_was_read(db: None) -> None:
     row = rule("once", {}, "reject", is_on=False)
     with pytest.raises(PreconditionFailed):
-        table.replace_rule(
+        commands.replace_rule(
             row.id, RuleFields(name="once", match={}, action={"do": "discard"}), principal=SYSTEM, expected_version=2
         )
     with pytest.raises(AlreadyExists):
         rule("once", {}, "reject")
     other = rule("other", {}, "reject", is_on=False)
     with pytest.raises(AlreadyExists):
-        table.replace_rule(other.id, RuleFields(name="once", match={}, action={"do": "reject"}), principal=SYSTEM)
+        commands.replace_rule(other.id, RuleFields(name="once", match={}, action={"do": "reject"}), principal=SYSTEM)
     with pytest.raises(InvalidRule, match=r"match\.violates: .*leads out"):
         rule("bad", {"violates": {"$ref": "http://example.com/"}}, "reject")
     with pytest.raises(InvalidRule, match="name"):
@@ -61,7 +61,7 @@ def test_a_rule_is_saved_only_as_it_was_read(db: None) -> None:
 def test_who_is_limited_to_some_addresses_rules_over_no_others(db: None) -> None:
     limited = principal("pat", Role.ADMIN, ["orders.#"])
     everywhere = rule("everywhere", {}, "reject", is_on=False)
-    own = table.create_rule(
+    own = commands.create_rule(
         "before", RuleFields(name="own", match={"address": "orders.*"}, action={"do": "reject"}), principal=limited
     )
     assert own.owner == "pat"
@@ -71,11 +71,11 @@ def test_who_is_limited_to_some_addresses_rules_over_no_others(db: None) -> None
     with pytest.raises(NotFound):
         disable_rule(everywhere.id, principal=limited, reason="x")
     with pytest.raises(NotAllowed):
-        table.create_rule("before", RuleFields(name="all", match={}, action={"do": "reject"}), principal=limited)
+        commands.create_rule("before", RuleFields(name="all", match={}, action={"do": "reject"}), principal=limited)
     leads_out = RuleFields(name="out", match={"address": "orders.*"}, action={"do": "redirect", "address": "elsewhere"})
     with pytest.raises(NotFound):
-        table.create_rule("before", leads_out, principal=limited)
+        commands.create_rule("before", leads_out, principal=limited)
     with pytest.raises(NotAllowed):
-        table.move_rule(own.id, 1, principal=limited)
+        commands.move_rule(own.id, 1, principal=limited)
     with pytest.raises(NotAllowed):
         enable_rule(own.id, principal=principal("vi", Role.OPERATOR), reason="x")

@@ -9,9 +9,9 @@ from django.db.models.functions import Now
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.desk.queries.detail import get_message
-from poisonadmin.rules.commands import table
-from poisonadmin.rules.commands.table import disable_rule, enable_rule
-from poisonadmin.rules.queries.rules import list_rules
+from poisonadmin.rules import commands
+from poisonadmin.rules.commands import disable_rule, enable_rule
+from poisonadmin.rules.queries import list_rules
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.message import Hop, Message
@@ -101,14 +101,14 @@ def test_a_rule_holds_for_what_waited_already_until_it_ends_or_is_switched_off(u
         elif switch == "off":
             disable_rule(row.id, **WHY)
         elif switch == "delete":
-            table.delete_rule(row.id, principal=SYSTEM)
+            commands.delete_rule(row.id, principal=SYSTEM)
         deliver(url)
         assert states([message]) == ["NDLV" if switch is None else "TBDL"], switch
 
 
 def test_the_order_of_the_table_decides(url: str) -> None:
     first, second = rule("first", {}, "discard"), rule("second", {}, "reject")
-    table.move_rule(second.id, 1, principal=SYSTEM)
+    commands.move_rule(second.id, 1, principal=SYSTEM)
     assert [row.name for row in list_rules(principal=SYSTEM)] == ["second", "first"]
     message = order(1)
     deliver(url)

@@ -12,7 +12,7 @@ from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.message import Body, Envelope, Message
-from poisonadmin.store.models.policy import PolicyRow
+from poisonadmin.store.models.rule import PolicyRow
 from sample import load
 from sample.messages import dead_letters, webhooks
 

@@ -14,7 +14,7 @@ from poisonadmin.decisions.operations.queries.operations import get_operation
 from poisonadmin.decisions.sign_offs.commands.rules import save_sign_off_rule
 from poisonadmin.decisions.sign_offs.commands.sign_off import sign_off
 from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffDecision
-from poisonadmin.poison_list.commands.reports import Report, report
+from poisonadmin.poison_list.commands import Report, report
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.operation import Operation

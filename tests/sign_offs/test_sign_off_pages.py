@@ -10,8 +10,7 @@ from poisonadmin.decisions.sign_offs.commands.rules import save_sign_off_rule
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.message import Message
-from poisonadmin.store.models.operation import Operation
-from poisonadmin.store.models.sign_off import SignOffRule
+from poisonadmin.store.models.operation import Operation, SignOffRule
 from tests.fixtures.api import take_dead
 from tests.fixtures.delivery import make_orders_destination
 from tests.fixtures.pages import html_of, make_user

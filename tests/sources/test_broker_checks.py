@@ -14,7 +14,7 @@ from poisonadmin.runs.commands.engine import RunTurn
 from poisonadmin.sources.commands.broker_checks import request_broker_check, request_source_check
 from poisonadmin.sources.commands.setup import SourceBusy, delete_source, save_source
 from poisonadmin.sources.domain.broker_checks import BrokerCheckPurpose, BrokerCheckResult
-from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, get_broker_check
+from poisonadmin.sources.queries import BrokerCheckRow, get_broker_check
 from poisonadmin.store.models.intake import RejectedLine, Source, SourceFile
 from poisonadmin.store.models.run import LongRun
 from poisonadmin.system.commands.housekeeping import clean_up

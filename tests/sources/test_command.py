@@ -12,7 +12,7 @@ from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, FoundQue
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.intake import Source
-from poisonadmin.store.models.policy import PolicyRow
+from poisonadmin.store.models.rule import PolicyRow
 from tests.sources.checks import make_checks
 
 URL = "amqp://rabbit.example.org"

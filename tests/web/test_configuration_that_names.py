@@ -9,11 +9,10 @@ from poisonadmin.core.domain.access import SYSTEM, Role
 from poisonadmin.destinations.commands import save_destination
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.policies.domain.settings import SETTINGS, named_addresses
-from poisonadmin.rules.commands.table import create_rule
+from poisonadmin.rules.commands import create_rule
 from poisonadmin.rules.domain.rules import RuleFields
 from poisonadmin.store.models.destination import Destination
-from poisonadmin.store.models.policy import PolicyRow
-from poisonadmin.store.models.rule import Rule
+from poisonadmin.store.models.rule import PolicyRow, Rule
 from poisonadmin.system.commands.accounts import create_token
 from tests.fixtures.api import Caller, make_user, take
 

@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from poisonadmin.addresses.commands import pause
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.poison_list.commands.reports import Report, report
+from poisonadmin.poison_list.commands import Report, report
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.claim import Node
 from poisonadmin.store.models.intake import RejectedLine, Source, SourceFile

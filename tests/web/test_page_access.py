@@ -21,12 +21,12 @@ from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.restart_jobs.commands.restart_jobs import save_restart_job
 from poisonadmin.decisions.sign_offs.commands.rules import save_sign_off_rule
 from poisonadmin.groups.alike.commands.requests import request_search as request_alike_search
-from poisonadmin.poison_list.commands.reports import Report, report
+from poisonadmin.poison_list.commands import Report, report
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.reports.commands.requests import request_report
 from poisonadmin.reports.commands.saved import save_report
 from poisonadmin.reports.domain.asked import asked_report
-from poisonadmin.rules.commands.table import create_rule
+from poisonadmin.rules.commands import create_rule
 from poisonadmin.rules.domain.rules import RuleFields
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.search.deep.commands.requests import request_search
@@ -40,7 +40,7 @@ from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.intake import RejectedLine, Source
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.poison import PoisonEntry
-from poisonadmin.store.models.policy import PolicyRow
+from poisonadmin.store.models.rule import PolicyRow
 from poisonadmin.store.models.run import LongRun
 from tests.alike_groups.proposals import make_proposal
 from tests.crashes import blacklist

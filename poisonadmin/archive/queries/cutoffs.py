@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from poisonadmin.policies.queries.index import policy_index
+from poisonadmin.policies.queries import policy_index
 from poisonadmin.store.models.lane import Address
 
 Cutoffs = list[dict[str, int | str | None]]

@@ -26,7 +26,7 @@ from poisonadmin.messages.commands import schedule
 from poisonadmin.messages.commands.admission import admit_again, kept_out
 from poisonadmin.messages.domain.states import Event
 from poisonadmin.policies.domain.policy import Blame
-from poisonadmin.policies.queries.index import policy_index
+from poisonadmin.policies.queries import policy_index
 
 STALE = "precondition_failed"
 # Fewer are decided on in a transaction that cannot be run again: they are locked in the order of their ids, so that two

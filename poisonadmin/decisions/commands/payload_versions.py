@@ -15,7 +15,7 @@ from poisonadmin.core.queries.sql import named, raw
 from poisonadmin.decisions.queries import payload_changes
 from poisonadmin.decisions.queries.payload_changes import MAX_PATCHED_BYTES, Changed, NotChanged, PayloadChange
 from poisonadmin.messages.domain.business_keys import extract, parsed_keys
-from poisonadmin.policies.queries.index import policy_index
+from poisonadmin.policies.queries import policy_index
 
 # Their bytes are held in memory together.
 _MESSAGES_A_STEP = 20

@@ -8,7 +8,7 @@ from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.policies.domain.policy import Blame, Policy
 from poisonadmin.policies.domain.retry_decision import PlainTry, on_crash
-from poisonadmin.policies.queries.index import policy_index
+from poisonadmin.policies.queries import policy_index
 
 MOST_CRASHES = 100
 

@@ -13,7 +13,7 @@ from poisonadmin.core.queries.sql import EMPTY, Sql, join, named, raw
 from poisonadmin.decisions.operations.domain.actions import ACTIONS, OperationAction
 from poisonadmin.groups.domain.annotations import MAX_TAGS_OF_A_MESSAGE
 from poisonadmin.messages.domain.states import State
-from poisonadmin.policies.queries.index import policy_index
+from poisonadmin.policies.queries import policy_index
 from poisonadmin.search.queries.owners import account_id
 
 NOT_FOUND = "not_found"

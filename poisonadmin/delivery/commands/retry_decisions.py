@@ -17,10 +17,10 @@ from poisonadmin.policies.domain.hot_loops import IMMEDIATE_REDELIVERIES, WAIT_M
 from poisonadmin.policies.domain.policy import Blame, Policy
 from poisonadmin.policies.domain.retry_decision import ConversationEnd, RetryDecision, on_crash, on_failure
 from poisonadmin.policies.domain.retry_limits import policy_wait
+from poisonadmin.rules.domain.content_rules import on_ruled
 from poisonadmin.rules.domain.failure_rules import first_match, overridden
-from poisonadmin.rules.domain.ruled_decision import on_ruled
 from poisonadmin.rules.domain.rules import Before, RuleFailed
-from poisonadmin.rules.queries.rules import FailureTable
+from poisonadmin.rules.queries import FailureTable
 from poisonadmin.store.models.rule import Rule
 
 FAILURES = frozenset({Outcome.FAILED, Outcome.CRASHED, Outcome.NODE_LOST, Outcome.SUSPECTED})

@@ -19,12 +19,12 @@ from poisonadmin.messages.commands.admission import refuse_excluded, waiting_bes
 from poisonadmin.messages.commands.oversize import reject_oversized
 from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, move
 from poisonadmin.messages.domain.states import Event, Reason, State, check
-from poisonadmin.poison_list.commands import reports
+from poisonadmin.poison_list.commands import list_messages
 from poisonadmin.policies.domain.hot_loops import paced
 from poisonadmin.policies.domain.policy import Blame, Policy
 from poisonadmin.policies.domain.retry_decision import RetryDecision
-from poisonadmin.policies.queries.index import policy_index
-from poisonadmin.rules.queries.rules import failure_rules
+from poisonadmin.policies.queries import policy_index
+from poisonadmin.rules.queries import failure_rules
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def _list(cursor: CursorWrapper, listed: Sequence[tuple[Answered, RetryDecision]
     for is_fatal in (False, True):
         some = [one for one, decision in listed if (decision.event in (Event.CRASHED, Event.NODE_LOST)) == is_fatal]
         why = {one.id: one.why for one in some}
-        reports.list_messages(cursor, sorted(why), why=why, fatal=is_fatal, actor="system")
+        list_messages(cursor, sorted(why), why=why, fatal=is_fatal, actor="system")
 
 
 def _places(

@@ -12,7 +12,7 @@ from poisonadmin.intake.domain.envelope import MessageEnvelope, parse_envelope
 from poisonadmin.messages.domain import envelope_fields
 from poisonadmin.messages.domain.envelope_fields import LIMITS, InvalidEnvelope
 from poisonadmin.messages.domain.states import State
-from poisonadmin.poison_list.commands import consumers, reports
+from poisonadmin.poison_list import commands
 from poisonadmin.poison_list.queries.entries import EntryRow, get_entry, list_entries
 from poisonadmin.web.api.contract import (
     PAGE,
@@ -93,7 +93,7 @@ class PoisonList(ApiView):
         message that waits under this bookmark on the address of the source's name becomes NDLV `listed`; one that came
         with the report and is not there is stored so.
         """
-        entry_id = reports.report(_report_of(self.body), principal=self.principal)
+        entry_id = commands.report(_report_of(self.body), principal=self.principal)
         return Response(POISON_ENTRY.render(get_entry(entry_id, principal=self.reader)))
 
 
@@ -118,18 +118,18 @@ class ConsumerHeartbeat(ApiView):
         """Report that a consumer is alive; send it every five seconds."""
         body = self.body
         known = ("version", "host", "pid", "bookmark", "ended")
-        beat = consumers.Heartbeat(
+        beat = commands.Heartbeat(
             name=_printable({"name": name}, "name", MAX_NAME_CHARS),
             source=_printable({"poison_source": body["source"]}, "poison_source", MAX_SOURCE_CHARS),
             **{field: body[field] for field in known if body.get(field) is not None},
         )
-        consumers.record_heartbeat(beat, principal=self.principal)
+        commands.record_heartbeat(beat, principal=self.principal)
         return Response(status=204)
 
 
-def _report_of(body: Mapping[str, Any]) -> reports.Report:
+def _report_of(body: Mapping[str, Any]) -> commands.Report:
     why = envelope_fields.storable(body["why"][:MAX_WHY_CHARS])
-    return reports.Report(
+    return commands.Report(
         source=_printable({"poison_source": body["source"]}, "poison_source", MAX_SOURCE_CHARS),
         bookmark=_printable(body, "bookmark", LIMITS.bookmark_chars),
         why=why,

@@ -21,9 +21,8 @@ from poisonadmin.decisions.operations.domain.actions import ACTIONS
 from poisonadmin.desk.pages.opened_from import list_parameter
 from poisonadmin.destinations.queries import list_destinations
 from poisonadmin.policies.commands import save_policy
-from poisonadmin.policies.domain.resolution import DESTINATION
-from poisonadmin.policies.queries.policies import find_policy, list_policies
-from poisonadmin.policies.queries.values import values_in_force
+from poisonadmin.policies.domain.resolution import DESTINATION, values_in_force
+from poisonadmin.policies.queries import find_policy, list_policies
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.lists import list_messages, total
 from poisonadmin.store.models.lane import AddressStatus

@@ -11,8 +11,14 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import InvalidFilter, checked_text
 from poisonadmin.decisions.operations.commands.bookmark_release import action_of, release_bookmark
 from poisonadmin.decisions.sign_offs.queries.needed import limits_of, sign_off_needed
-from poisonadmin.poison_list.queries.consumers import list_consumers, list_poison_sources
-from poisonadmin.poison_list.queries.entries import EntryRow, get_entry, list_entries, stopped_messages
+from poisonadmin.poison_list.queries.entries import (
+    EntryRow,
+    get_entry,
+    list_consumers,
+    list_entries,
+    list_poison_sources,
+    stopped_messages,
+)
 from poisonadmin.web.pages.sanitising import clipped, visible
 from poisonadmin.web.pages.views import MAX_REASON_CHARS, Section, SidebarEntry, back_to, page, pager, reason_of
 from poisonadmin.web.pages.words import SIGN_OFF_NEEDED

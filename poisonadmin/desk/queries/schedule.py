@@ -29,9 +29,9 @@ from poisonadmin.policies.domain import hot_loops
 from poisonadmin.policies.domain.policy import Policy
 from poisonadmin.policies.domain.retry_decision import counted_events
 from poisonadmin.policies.domain.retry_limits import Breaker, attempts_in_all, breakers
-from poisonadmin.policies.queries.index import policy_index
+from poisonadmin.policies.queries import policy_index
 from poisonadmin.rules.domain.failure_rules import FailureRule
-from poisonadmin.rules.queries.rules import failure_rules
+from poisonadmin.rules.queries import failure_rules
 
 SHOWN_PREDECESSORS = 20
 COUNTED = 1_000

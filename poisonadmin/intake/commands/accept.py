@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import orjson
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
@@ -15,14 +16,15 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.groups.commands import failure_groups
 from poisonadmin.groups.domain import failures
-from poisonadmin.intake.commands.business_keys import write_keys
 from poisonadmin.intake.domain.envelope import MessageEnvelope
 from poisonadmin.intake.domain.staged_rows import headers_json
 from poisonadmin.messages.commands import schedule
 from poisonadmin.messages.commands.admission import refuse_excluded
 from poisonadmin.messages.commands.oversize import sizes
 from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, enter
+from poisonadmin.messages.domain.business_keys import extract, parsed_keys
 from poisonadmin.messages.domain.states import Event, Reason, State, check
+from poisonadmin.policies.queries import policy_index
 
 
 class MessageIdConflict(PoisonAdminError):
@@ -162,6 +164,21 @@ def _beginning(envelope: MessageEnvelope, here: AddressRef) -> tuple[State, Reas
     if size > here.max_payload_bytes:
         return State.NDLV, Reason.OVERSIZED, sizes(size, envelope.address, here.max_payload_bytes)
     return State.TBDL, None, None
+
+
+_WRITE_KEYS = """
+INSERT INTO business_key (message_id, name, value)
+SELECT %(id)s, name, value FROM unnest(%(names)s::text[], %(values)s::text[]) AS found (name, value)
+"""
+
+
+def write_keys(
+    cursor: CursorWrapper, message_id: int, address: str, payload: bytes, headers: Mapping[str, str]
+) -> None:
+    """Write the business keys of a message that was just taken in; a policy that changes later leaves them."""
+    keys = parsed_keys(policy_index().resolve(address).policy.business_keys)
+    if keys and (found := extract(keys, payload, headers, loads=orjson.loads)):
+        cursor.execute(_WRITE_KEYS, {"id": message_id, "names": list(found), "values": list(found.values())})
 
 
 _IMPORT_ATTEMPT = """

@@ -11,13 +11,13 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands.locks import retried
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.intake.commands.business_keys import copy_keys
 from poisonadmin.intake.commands.merge import Merged, merge_staged
 from poisonadmin.intake.domain import staged_rows
 from poisonadmin.intake.domain.envelope import parse_line
 from poisonadmin.intake.domain.quick_lines import BYTE_ORDER_MARK, quick_reader, split_lines
 from poisonadmin.intake.domain.staged_rows import IntakeRow, intake_row
 from poisonadmin.messages.domain.envelope_fields import LIMITS, InvalidEnvelope, storable
+from poisonadmin.policies.queries import policy_index
 
 SLICE_ROWS = 5000
 SLICE_BYTES = 8 * 1024 * 1024
@@ -132,7 +132,12 @@ def _copy_good(cursor: CursorWrapper, part: _Slice, batch: str) -> None:
         copy.set_types(staged_rows.STAGED_TYPES)
         for row_id, (line, row) in zip(ids, part.good, strict=True):
             copy.write_row(staged_rows.staged_row(row_id, row, row[1] or uuid.uuid4().hex, batch=batch, line=line))
-    copy_keys(cursor, ((row_id, row) for row_id, (_, row) in zip(ids, part.good, strict=True)))
+    rows = ((row_id, row) for row_id, (_, row) in zip(ids, part.good, strict=True))
+    if keys := list(staged_rows.key_rows(rows, policy_index(), loads=orjson.loads)):
+        with cursor.copy(staged_rows.KEY_COPY) as copy:
+            copy.set_types(staged_rows.KEY_TYPES)
+            for key in keys:
+                copy.write_row(key)
 
 
 def _copy_rejected(cursor: CursorWrapper, part: _Slice, batch: str) -> None:

@@ -16,8 +16,8 @@ from poisonadmin.core.commands import locks
 from poisonadmin.core.commands.locks import TransactionRetry, retried
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.groups.commands import failure_groups
-from poisonadmin.intake.commands.duplicates import NAMED_CONFLICTS, BatchOrigin, Conflict, put_duplicates_aside
 from poisonadmin.intake.commands.returned import Returned, open_died_again, open_returned
+from poisonadmin.intake.commands.staged import NAMED_CONFLICTS, BatchOrigin, Conflict, put_duplicates_aside
 from poisonadmin.messages.commands import schedule
 from poisonadmin.messages.commands.admission import refuse_of_batch
 from poisonadmin.messages.commands.oversize import SIZES

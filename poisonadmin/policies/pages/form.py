@@ -13,7 +13,7 @@ from poisonadmin.policies.commands import checked_policy
 from poisonadmin.policies.domain.policy import BUILT_IN_PATTERN, PRESETS, UnknownPreset
 from poisonadmin.policies.domain.resolution import PolicySpec
 from poisonadmin.policies.domain.settings import SECTIONS, SETTINGS
-from poisonadmin.policies.queries.policies import MAX_PREVIEW, PolicyView
+from poisonadmin.policies.queries import MAX_PREVIEW, PolicyView
 from poisonadmin.web.pages.forms import StoredForm, TextField, texts_by_comma, whole_number
 
 PREVIEWED = 12

@@ -17,8 +17,9 @@ from poisonadmin.core.domain.addresses import InvalidAddress
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.destinations.queries import list_destinations
 from poisonadmin.policies.commands import delete_policy, save_policy
+from poisonadmin.policies.domain.resolution import values_in_force
 from poisonadmin.policies.pages.form import PREVIEWED, PolicyForm, SimulatorForm
-from poisonadmin.policies.queries.policies import (
+from poisonadmin.policies.queries import (
     Preview,
     find_policy,
     get_policy,
@@ -27,7 +28,6 @@ from poisonadmin.policies.queries.policies import (
     preview,
     resolve_address,
 )
-from poisonadmin.policies.queries.values import values_in_force
 from poisonadmin.web.pages.forms import saved_or_shown, sentence_of
 from poisonadmin.web.pages.views import href, page, require_known, tidied
 

@@ -14,7 +14,7 @@ from poisonadmin.core.queries.paging import Window
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch_rows
 from poisonadmin.core.queries.sql import Sql
 from poisonadmin.policies.domain.policy import BUILT_IN_PATTERN
-from poisonadmin.policies.queries.index import policy_index
+from poisonadmin.policies.queries import policy_index
 from poisonadmin.reports.domain.asked import AskedReport
 from poisonadmin.reports.domain.groups import folded
 from poisonadmin.reports.domain.kinds import POLICY, Counts, Grain

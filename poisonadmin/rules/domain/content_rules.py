@@ -5,10 +5,13 @@ The JSON parser and the compiler of JSON Schemas are passed in, since this packa
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from poisonadmin.core.domain.globs import glob
+from poisonadmin.messages.domain.states import Event, Reason, State
+from poisonadmin.policies.domain.answer_decision import MAX_HOPS, on_conversation_ended
+from poisonadmin.policies.domain.retry_decision import TOO_MANY_FAILURES, ConversationEnd, RetryDecision
 from poisonadmin.rules.domain.json_conditions import json_condition, within
 from poisonadmin.rules.domain.rules import Before, RuleDefinition, RuleFailed, Stage, reads_payloads, validate_rule
 
@@ -233,3 +236,25 @@ class ContentRules:
         for one_failed in slow:
             self._drop(one_failed)
         return bool(slow)
+
+
+def on_ruled(do: Before, address: str | None, *, failure_count: int, hops: int, why: str = "") -> RetryDecision:
+    """Return the decision on a message that a content rule kept from being delivered. What it is suspected of stays.
+
+    `address`: where it is redirected to; `hops`: its moves before. Redirections that go round end with a person.
+    `why`: the rule, in words.
+    """
+    match do:
+        case Before.REDIRECT if address is not None and hops < MAX_HOPS:
+            return RetryDecision(State.TBDL, Event.REDIRECTED, None, 0, address, 0)
+        case Before.REDIRECT:
+            return RetryDecision(State.NDLV, Event.REDIRECTED, Reason.RULE, None, None, failure_count)
+        case Before.END_CONVERSATION:
+            return replace(
+                on_conversation_ended(failure_count, ConversationEnd(TOO_MANY_FAILURES.code, why)),
+                candidate=None,
+                crash_count=None,
+            )
+        case Before.DISCARD:
+            return RetryDecision(State.FAIL, Event.REJECTED, Reason.DISCARDED_BY_POLICY, None, None, failure_count)
+    return RetryDecision(State.NDLV, Event.REJECTED, Reason.REJECTED, None, None, failure_count)

@@ -19,7 +19,7 @@ from poisonadmin.rules.pages.condition_formatter import (
     json_conditions,
     range_text,
 )
-from poisonadmin.rules.queries.rules import RuleRow
+from poisonadmin.rules.queries import RuleRow
 from poisonadmin.web.pages.forms import TextField, decimal_number, texts_by_comma, ticks, whole_number
 from poisonadmin.web.pages.setting_fields import SettingsForm
 

@@ -11,12 +11,12 @@ from django_htmx.http import reselect, reswap, retarget
 
 from poisonadmin.core.domain import strict_json
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.rules.commands import dry_runs, table
+from poisonadmin.rules import commands
 from poisonadmin.rules.domain.fields import InvalidRule
 from poisonadmin.rules.domain.rules import Stage, checked_match
 from poisonadmin.rules.pages.condition_formatter import action_text, match_lines
 from poisonadmin.rules.pages.form import FORMS, RuleForm
-from poisonadmin.rules.queries.rules import DryRunNotFound, DryRunRow, RuleRow, get_rule, latest_dry_run, list_rules
+from poisonadmin.rules.queries import DryRunNotFound, DryRunRow, RuleRow, get_rule, latest_dry_run, list_rules
 from poisonadmin.web.pages.forms import saved_or_shown
 from poisonadmin.web.pages.views import (
     MAX_REASON_CHARS,
@@ -66,10 +66,10 @@ def edit(
     def save() -> str:
         fields = form.rule()
         if row is None:
-            saved = table.create_rule(form.stage, fields, principal=principal)
+            saved = commands.create_rule(form.stage, fields, principal=principal)
         else:
             version = form.expected_version()
-            saved = table.replace_rule(row.id, fields, principal=principal, expected_version=version)
+            saved = commands.replace_rule(row.id, fields, principal=principal, expected_version=version)
         notes.success(request, f"The rule {saved.name} is saved.")
         return reverse("rules-one", args=[saved.id])
 
@@ -95,11 +95,11 @@ def switch(request: HttpRequest, principal: Principal, rule_id: int, change: str
         return _show(request, principal, rule_id, NO_REASON, 422)
     try:
         if change == "disable":
-            row = table.disable_rule(rule_id, principal=principal, reason=reason)
+            row = commands.disable_rule(rule_id, principal=principal, reason=reason)
         else:
             override = request.POST.get("without_dry_run") == "true"
-            row = table.enable_rule(rule_id, principal=principal, reason=reason, override=override)
-    except table.NotDryRun as error:
+            row = commands.enable_rule(rule_id, principal=principal, reason=reason, override=override)
+    except commands.NotDryRun as error:
         return _show(request, principal, rule_id, error.detail, error.status)
     notes.success(request, f"The rule {row.name} is {'on' if row.is_enabled else 'off'}.")
     return HttpResponseRedirect(reverse("rules-one", args=[rule_id]))
@@ -109,7 +109,7 @@ def switch(request: HttpRequest, principal: Principal, rule_id: int, change: str
 @page(Permission.CONFIGURE)
 def dry_run(request: HttpRequest, principal: Principal, rule_id: int) -> HttpResponseBase:
     """Have the rule tried on what waits or is undecided."""
-    dry_runs.request_dry_run(rule_id, principal=principal)
+    commands.request_dry_run(rule_id, principal=principal)
     notes.success(request, "The rule is being tried on the stored messages; nothing is changed.")
     return HttpResponseRedirect(reverse("rules-one", args=[rule_id]))
 
@@ -120,7 +120,7 @@ def move(request: HttpRequest, principal: Principal, rule_id: int) -> HttpRespon
     """Give the rule another place in its table."""
     position = request.POST.get("position", "")
     number = int(position) if position.isascii() and position.isdigit() and len(position) < 8 else 0
-    table.move_rule(rule_id, number, principal=principal)
+    commands.move_rule(rule_id, number, principal=principal)
     return HttpResponseRedirect(reverse("rules"))
 
 
@@ -129,7 +129,7 @@ def move(request: HttpRequest, principal: Principal, rule_id: int) -> HttpRespon
 def delete(request: HttpRequest, principal: Principal, rule_id: int) -> HttpResponseBase:
     """Remove the rule."""
     row = get_rule(rule_id, principal=principal)
-    table.delete_rule(rule_id, principal=principal)
+    commands.delete_rule(rule_id, principal=principal)
     notes.success(request, f"The rule {row.name} is gone. What it has decided stays decided.")
     return HttpResponseRedirect(reverse("rules"))
 

@@ -8,7 +8,7 @@ from poisonadmin.core.domain.errors import InvalidField
 from poisonadmin.core.domain.settings import mistake_in
 from poisonadmin.search.domain.filters import OF_THE_PAGE, narrowing, parse_filter
 from poisonadmin.search.views.queries import get_saved_view
-from poisonadmin.store.models.saved_view import SavedView
+from poisonadmin.store.models.search import SavedView
 
 MAX_NAME_CHARS = 60
 MAX_QUERY_CHARS = 4_000

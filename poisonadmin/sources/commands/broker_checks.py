@@ -24,7 +24,7 @@ from poisonadmin.runs.commands.requests import remove_expired_runs, request_run
 from poisonadmin.runs.domain.kinds import KindName, RunKind
 from poisonadmin.sources.commands.setup import checked_config, checked_login
 from poisonadmin.sources.domain.broker_checks import BrokerCheckPurpose, BrokerCheckResult, shown
-from poisonadmin.sources.queries.sources import get_source
+from poisonadmin.sources.queries import get_source
 from poisonadmin.store.models.intake import Source
 
 BrokerChecker = Callable[[str, str, Mapping[str, Any], Mapping[str, str]], BrokerCheckResult]

@@ -23,7 +23,7 @@ from poisonadmin.runs.domain.kinds import KindName
 from poisonadmin.sources.commands import files
 from poisonadmin.sources.domain.files import FileStaging, FileToTake, StagedFile
 from poisonadmin.sources.domain.roots import OutsideRoots
-from poisonadmin.sources.queries.sources import get_source
+from poisonadmin.sources.queries import get_source
 from poisonadmin.store.models.intake import FileState, Source, SourceFile, SourceKind
 
 Stage = Callable[[Sequence[FileToTake]], Sequence[StagedFile]]

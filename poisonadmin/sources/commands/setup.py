@@ -21,10 +21,10 @@ from poisonadmin.core.domain.ssrf import guard_from
 from poisonadmin.destinations.commands import InUse, save_destination
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.sources.domain.roots import OutsideRoots, directory_below
-from poisonadmin.sources.queries.sources import get_source
+from poisonadmin.sources.queries import get_source
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.intake import SOURCE_KINDS, FileState, Source, SourceFile
-from poisonadmin.store.models.policy import PolicyRow
+from poisonadmin.store.models.rule import PolicyRow
 
 MAX_NAME_CHARS = 100
 MAX_PATH_CHARS = 4000

@@ -6,8 +6,7 @@ from django.db import models
 from django.db.models.functions import Now
 
 from poisonadmin.core.domain.access import Role
-from poisonadmin.store.models.append_only import APPEND_ONLY
-from poisonadmin.store.models.choices import only_values_of
+from poisonadmin.store.models.constraints import APPEND_ONLY, only_values_of
 
 
 class Access(models.Model):

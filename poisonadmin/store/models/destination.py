@@ -7,7 +7,7 @@ from django.db.models.functions import Now
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.core.domain.addresses import ANY_WORDS, MAX_ADDRESS_CHARS
-from poisonadmin.store.models.choices import only_values_of
+from poisonadmin.store.models.constraints import only_values_of
 
 
 class DestinationKind(StrEnum):

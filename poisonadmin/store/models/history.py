@@ -6,8 +6,7 @@ from django.db.models import Func, Q, Value
 from django.db.models.functions import Now
 
 from poisonadmin.messages.domain.states import Event, State
-from poisonadmin.store.models.append_only import KEPT_WITH_MESSAGE
-from poisonadmin.store.models.choices import only_values_of
+from poisonadmin.store.models.constraints import KEPT_WITH_MESSAGE, only_values_of
 
 
 class History(models.Model):

@@ -7,7 +7,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from poisonadmin.policies.domain.policy import Blame, Policy
-from poisonadmin.store.models.choices import only_values_of
+from poisonadmin.store.models.constraints import only_values_of
 
 DEFAULT_MAX_PAYLOAD_BYTES = Policy().max_payload_bytes
 

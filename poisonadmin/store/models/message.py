@@ -11,8 +11,7 @@ from django.db.models import Case, F, Q, When
 from django.db.models.functions import Now
 
 from poisonadmin.messages.domain.states import Reason, State
-from poisonadmin.store.models.append_only import KEPT_BUT_PAYLOADS
-from poisonadmin.store.models.choices import only_values_of
+from poisonadmin.store.models.constraints import KEPT_BUT_PAYLOADS, only_values_of
 
 
 class Message(models.Model):

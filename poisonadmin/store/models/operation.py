@@ -1,4 +1,4 @@
-"""Selections, which are frozen sets of messages, and the operations that people carry out on them."""
+"""Selections, which are frozen sets of messages, operations on them, and the sign-offs that these need."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -10,7 +10,7 @@ from poisonadmin.decisions.operations.domain.lifecycle import OperationState
 from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffDecision
 from poisonadmin.messages.domain.member_outcomes import RECORDED
 from poisonadmin.search.domain.selection import SelectionOrder
-from poisonadmin.store.models.choices import only_values_of
+from poisonadmin.store.models.constraints import only_values_of
 
 
 class Selection(models.Model):
@@ -161,3 +161,23 @@ class OperationResult(models.Model):
         db_table = "operation_result"
         constraints = [only_values_of("outcome", RECORDED)]
         indexes = [models.Index("operation_id", "outcome", "code", "message_id", name="operation_result_by_outcome")]
+
+
+class SignOffRule(models.Model):
+    """An operation on more than `above` messages at addresses that `match` needs a sign-off. `action` None: any."""
+
+    id = models.BigAutoField(primary_key=True)
+    match = models.CharField(max_length=255)
+    action = models.CharField(max_length=16, null=True)
+    above = models.IntegerField()
+    version = models.IntegerField(db_default=1)
+    updated_by = models.CharField(max_length=255)
+    updated_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "sign_off_rule"
+        verbose_name = "sign-off rule"
+        constraints = [
+            only_values_of("action", OperationAction, nullable=True),
+            models.UniqueConstraint(fields=["match", "action"], name="sign_off_rule_once", nulls_distinct=False),
+        ]

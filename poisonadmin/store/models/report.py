@@ -6,7 +6,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from poisonadmin.alerts.domain.kinds import ChannelKind
-from poisonadmin.store.models.choices import only_values_of
+from poisonadmin.store.models.constraints import only_values_of
 
 
 class SavedReport(models.Model):

@@ -6,7 +6,7 @@ from django.db.models.functions import Now
 
 from poisonadmin.decisions.restart_jobs.domain.runs import RESTART_ACTIONS, RunOutcome
 from poisonadmin.search.domain.selection import SelectionOrder
-from poisonadmin.store.models.choices import only_values_of
+from poisonadmin.store.models.constraints import only_values_of
 
 
 class RestartJob(models.Model):

@@ -5,7 +5,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from poisonadmin.runs.domain.kinds import OPEN, RunState
-from poisonadmin.store.models.choices import only_values_of
+from poisonadmin.store.models.constraints import only_values_of
 
 
 class LongRun(models.Model):

@@ -8,7 +8,7 @@ from django.urls import path
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.filter_values import InvalidFilter, checked_text, moment
-from poisonadmin.poison_list.queries.consumers import list_consumers
+from poisonadmin.poison_list.queries.entries import list_consumers
 from poisonadmin.system.queries.audit import AuditFilter, audit_sealed, list_audit
 from poisonadmin.system.queries.nodes import get_node, list_nodes
 from poisonadmin.web.pages.views import Pairs, Section, SidebarEntry, href, page, pager, pairs, require_known

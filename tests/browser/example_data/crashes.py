@@ -11,7 +11,7 @@ from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.decisions.operations.commands.bookmark_release import release_bookmark
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
-from poisonadmin.poison_list.commands.reports import Report, report
+from poisonadmin.poison_list.commands import Report, report
 from poisonadmin.store.models.poison import Consumer, PoisonEntry
 from tests import crashes
 from tests.fixtures import decisions

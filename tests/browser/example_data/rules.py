@@ -4,8 +4,8 @@ from django.db.models import F
 from django.utils import timezone
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.rules.commands import table
-from poisonadmin.rules.commands.table import enable_rule
+from poisonadmin.rules import commands
+from poisonadmin.rules.commands import enable_rule
 from poisonadmin.rules.domain.rules import RuleFields
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.rule import MessageTag, Rule
@@ -50,8 +50,8 @@ AFTER = (
 
 def make_rules() -> None:
     """Make the rules, and what a dry run of the first has found."""
-    made = [table.create_rule("before", fields, principal=SYSTEM) for fields in BEFORE]
-    made += [table.create_rule("after", fields, principal=SYSTEM) for fields in AFTER]
+    made = [commands.create_rule("before", fields, principal=SYSTEM) for fields in BEFORE]
+    made += [commands.create_rule("after", fields, principal=SYSTEM) for fields in AFTER]
     for row in made[:1] + made[3:]:
         enable_rule(row.id, principal=SYSTEM, reason="as an example", override=True)
     Rule.objects.filter(id=made[0].id).update(hits=1_204, last_hit_at=timezone.now(), checked_version=F("version"))

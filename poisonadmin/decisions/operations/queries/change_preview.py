@@ -15,7 +15,7 @@ from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.queries import payload_changes, refusals
 from poisonadmin.decisions.queries.payload_changes import Changeable, Changed, MessageContent, NotChanged, PayloadChange
 from poisonadmin.rules.domain.content_rules import ContentRules, Subject
-from poisonadmin.rules.queries.rules import content_rules
+from poisonadmin.rules.queries import content_rules
 
 MAX_TRIED = 1_000
 SECONDS_TRIED = 5.0

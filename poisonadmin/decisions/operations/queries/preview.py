@@ -18,8 +18,8 @@ from poisonadmin.decisions.queries import refusals
 from poisonadmin.decisions.queries.approval_warnings import ApprovalWarning, approval_warning
 from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffNeeded
 from poisonadmin.decisions.sign_offs.queries.needed import limits_of, sign_off_needed
-from poisonadmin.policies.queries.index import policy_index
-from poisonadmin.rules.queries.rules import names_before
+from poisonadmin.policies.queries import policy_index
+from poisonadmin.rules.queries import names_before
 from poisonadmin.search.queries.selections import SelectionRow
 from poisonadmin.store.models.lane import AddressStatus
 

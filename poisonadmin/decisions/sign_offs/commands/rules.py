@@ -12,7 +12,7 @@ from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.domain.settings import InvalidValue, of_field, whole
 from poisonadmin.decisions.operations.domain.actions import ACTIONS
 from poisonadmin.decisions.sign_offs.queries.rules import rule_name
-from poisonadmin.store.models.sign_off import SignOffRule
+from poisonadmin.store.models.operation import SignOffRule
 
 MAX_ABOVE = 10_000_000
 

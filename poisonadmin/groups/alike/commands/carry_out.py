@@ -16,7 +16,7 @@ from poisonadmin.groups.alike.domain.differences import in_words
 from poisonadmin.groups.alike.domain.proposals import AlikeAnswer, AskedGroups, Proposal, ProposalState, propose
 from poisonadmin.groups.alike.queries.compared_groups import compared_groups, groups_digest
 from poisonadmin.runs.commands.engine import RunTurn, RunWork
-from poisonadmin.store.models.alike_groups import GroupProposal
+from poisonadmin.store.models.failure_group import GroupProposal
 
 Report = Callable[[str], None]
 Compare = Callable[[AskedGroups, Report], AlikeAnswer]

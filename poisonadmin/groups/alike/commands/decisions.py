@@ -11,7 +11,7 @@ from poisonadmin.groups.alike.commands.requests import require_merger
 from poisonadmin.groups.alike.domain.proposals import ProposalState
 from poisonadmin.groups.alike.queries.proposals import ProposalRow, get_proposal
 from poisonadmin.groups.commands.merged_groups import merge
-from poisonadmin.store.models.alike_groups import GroupProposal
+from poisonadmin.store.models.failure_group import GroupProposal
 
 _MAX_REASON_CHARS = 500
 

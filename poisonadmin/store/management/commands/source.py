@@ -19,8 +19,7 @@ from poisonadmin.core.domain.settings import InputKind
 from poisonadmin.sources.commands.broker_checks import request_broker_check, request_source_check
 from poisonadmin.sources.commands.setup import add_source
 from poisonadmin.sources.domain.broker_checks import BrokerCheckPurpose, BrokerCheckResult
-from poisonadmin.sources.queries.broker_checks import get_broker_check
-from poisonadmin.sources.queries.sources import list_sources
+from poisonadmin.sources.queries import get_broker_check, list_sources
 from poisonadmin.store.models.intake import Source
 
 BY = replace(SYSTEM, name="command line")

@@ -1,5 +1,6 @@
-"""Sources: what is drained and how it does, what was set aside, and the forms for administrators."""
+"""Sources: their forms, what is drained and how it does, broker checks, and what was set aside."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import messages as notes
@@ -8,21 +9,28 @@ from django.shortcuts import render
 from django.urls import path, reverse
 from django.views.decorators.http import require_POST
 
-from poisonadmin.brokers.domain.broker_kinds import BROKERS, SOURCE_DEFAULTS
+from poisonadmin.brokers.domain.broker_kinds import BROKERS, SOURCE_DEFAULTS, source_settings
+from poisonadmin.brokers.domain.brokers import InvalidSource
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.sources.commands import setup
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.sources.commands import broker_checks, setup
 from poisonadmin.sources.commands.directories import request_ingest
-from poisonadmin.sources.pages.forms import CHECKS, BrokerSourceForm, DirectoryForm
-from poisonadmin.sources.queries.sources import (
+from poisonadmin.sources.commands.setup import MAX_PATH_CHARS, checked_source
+from poisonadmin.sources.domain.broker_checks import BrokerCheckPurpose
+from poisonadmin.sources.queries import (
+    BrokerCheckRow,
     SourceRow,
+    get_broker_check,
     get_source,
     list_files,
     list_rejected,
     list_sources,
     rejected_raw,
 )
+from poisonadmin.store.models.intake import SourceKind
 from poisonadmin.web.api.attachments import attachment
-from poisonadmin.web.pages.forms import saved_or_shown
+from poisonadmin.web.pages.forms import TextField, lines_of, saved_or_shown
+from poisonadmin.web.pages.setting_fields import BrokerForm, ConfiguredForm
 from poisonadmin.web.pages.views import (
     MAX_REASON_CHARS,
     NO_REASON,
@@ -33,6 +41,81 @@ from poisonadmin.web.pages.views import (
     reason_of,
     require_known,
 )
+
+# What a worker can be asked of a broker, by the value of its button.
+CHECKS = (("connection", "Test the connection"), ("preview", "Preview"), ("queues", "Find queues"))
+
+
+class BrokerSourceForm(BrokerForm):
+    """Queues of dead letters at a broker. All kinds share the field of what is drained."""
+
+    heading = "Add broker"
+    lead = (
+        "Dead letters are taken in here, at the address where they failed, and acknowledged at the broker once they are"
+        " stored."
+    )
+    layout = (("Connection", BrokerForm.connection), ("What is drained", "queues address"))
+    rest = "Settings"
+    checks = CHECKS
+    object_type = "source"
+    check_arguments = staticmethod(checked_source)
+    kinds_of = source_settings()
+    queues = lines_of(
+        "Queues or topics with dead letters, one a line",
+        needed=True,
+        hint="orders.dlq",
+        note="A message is acknowledged at the broker once it is stored in PoisonAdmin.",
+    )
+
+    def initial_of(self, row: SourceRow) -> dict[str, Any]:
+        """Return what the fields hold before anybody types."""
+        return super().initial_of(row) | {"queues": row.drained}
+
+    def config(self) -> dict[str, Any]:
+        """Return the configuration as typed, for the command to check."""
+        return super().config() | {BROKERS[self.cleaned_data["kind"]].drained: self.cleaned_data.get("queues") or []}
+
+    def field_of(self, error: PoisonAdminError) -> str:
+        """Return the field of an error."""
+        name = super().field_of(error)
+        return "queues" if name in {kind.drained for kind in BROKERS.values()} else name
+
+
+class BrokerCheckForm(BrokerSourceForm):
+    """The form of a broker as it is sent for a check, which may need less of it than a source does."""
+
+    def __init__(self, data: Mapping[str, Any], row: SourceRow | None) -> None:
+        super().__init__(data, row)
+        for name in ("name", "queues"):
+            self.fields[name].required = False
+
+    def check(self) -> None:
+        """Leave it to the check itself."""
+
+
+class DirectoryForm(ConfiguredForm):
+    """A directory whose files are taken in."""
+
+    object_type = "source"
+    only_kind = SourceKind.DIRECTORY
+    check_arguments = staticmethod(checked_source)
+
+    heading = "Add directory"
+    lead = "Files are taken in once they have not changed for two seconds. They are never changed, moved or deleted."
+    name = TextField("Name", most=100, needed=True)
+    path = TextField(
+        "Directory",
+        most=MAX_PATH_CHARS,
+        needed=True,
+        hint="/srv/dead-letters",
+        note="An absolute path on the machine of the batch worker, and of every Spark executor,"
+        " below a directory of POISONADMIN_SOURCE_ROOTS.",
+    )
+
+    def config(self) -> dict[str, Any]:
+        """Return the configuration as typed, for the command to check."""
+        return {"path": self.cleaned_data.get("path")}
+
 
 SourceForm = BrokerSourceForm | DirectoryForm
 
@@ -153,6 +236,72 @@ def _settings(found: SourceRow) -> dict[str, Any]:
     return {name: value for name, value in in_force.items() if name not in ("url", BROKERS[found.kind].drained)}
 
 
+@require_POST
+@page(Permission.CONFIGURE, is_for_all=True)
+def of_form(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Have a worker check the broker as the form describes it."""
+    source = request.POST.get("source", "")
+    source_id = int(source) if source.isascii() and source.isdigit() and 0 < len(source) < 19 else None
+    try:
+        row = None if source_id is None else get_source(source_id, principal=principal)
+        form = BrokerCheckForm(request.POST, row)
+        for name, errors in form.errors.items():
+            raise InvalidSource(name, str(errors[0]))
+        check_id = broker_checks.request_broker_check(
+            form.cleaned_data["kind"],
+            form.config(),
+            _purpose(request.POST.get("check", "")),
+            principal=principal,
+            secrets=form.secret_values(),
+            source_id=source_id,
+        )
+    except PoisonAdminError as error:
+        return _refused(request, error)
+    return _requested(request, principal, check_id)
+
+
+@require_POST
+@page(Permission.INGEST)
+def of_source(request: HttpRequest, principal: Principal, source_id: int) -> HttpResponseBase:
+    """Have a worker check the source's broker."""
+    purpose = _purpose(request.POST.get("check", "connection"))
+    return _requested(request, principal, broker_checks.request_source_check(source_id, purpose, principal=principal))
+
+
+@page()
+def answer(request: HttpRequest, principal: Principal, check_id: int) -> HttpResponseBase:
+    """Render the result of a broker check; nothing new for a page that waits for it."""
+    require_known(request)
+    check = get_broker_check(check_id, principal=principal)
+    is_fragment = getattr(request, "htmx", False)
+    if is_fragment and check.is_waiting:
+        return HttpResponse(status=204)
+    return _shown_check(request, check, "sources/_broker_check.html" if is_fragment else "sources/broker_check.html")
+
+
+def _requested(request: HttpRequest, principal: Principal, check_id: int) -> HttpResponseBase:
+    if not getattr(request, "htmx", False):
+        return HttpResponseRedirect(reverse("sources-answer", args=[check_id]))
+    return _shown_check(request, get_broker_check(check_id, principal=principal), "sources/_broker_check.html")
+
+
+def _shown_check(request: HttpRequest, check: BrokerCheckRow, template: str) -> HttpResponse:
+    return render(request, template, {"check": check, "broker": BROKERS[check.kind]})
+
+
+def _refused(request: HttpRequest, error: PoisonAdminError) -> HttpResponseBase:
+    status = 422 if error.status == 400 else error.status
+    template = "sources/_broker_check_refused.html" if getattr(request, "htmx", False) else "sources/broker_check.html"
+    return render(request, template, {"error": error.detail}, status=status)
+
+
+def _purpose(text: str) -> BrokerCheckPurpose:
+    try:
+        return BrokerCheckPurpose(text)
+    except ValueError:
+        raise InvalidSource("check", f"must be one of {', '.join(BrokerCheckPurpose)}") from None
+
+
 urlpatterns = [
     path("sources/", show_all, name="sources"),
     path("sources/broker/", create, {"of": BrokerSourceForm}, name="sources-new"),
@@ -166,4 +315,7 @@ urlpatterns = [
     path("sources/<int:source_id>/rejected/", rejected, name="sources-rejected"),
     path("sources/batch/rejected/", rejected, name="sources-batch"),
     path("sources/rejected/<int:rejected_id>/", rejected_line, name="sources-line"),
+    path("sources/broker/check/", of_form, name="sources-try"),
+    path("sources/checks/<int:check_id>/", answer, name="sources-answer"),
+    path("sources/<int:source_id>/check/", of_source, name="sources-check"),
 ]

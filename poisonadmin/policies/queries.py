@@ -1,22 +1,56 @@
-"""Policies as written, what they come to on an address, and the delays they would give."""
+"""Policies as written, what is in force on an address and where each value comes from, and the waits that follow."""
 
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
+
+from django.db import connection
 
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.addresses import validate_address, validate_pattern
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.rows import Versioned, fetch, fetch_by_id, fetch_values
+from poisonadmin.core.queries.rows import Versioned, fetch, fetch_by_id, fetch_rows, fetch_values
 from poisonadmin.core.queries.scope import destinations_seen
-from poisonadmin.policies.domain.resolution import PolicySpec, Resolved, resolve
+from poisonadmin.policies.domain.resolution import PolicyIndex, PolicySpec, Resolved, resolve
 from poisonadmin.policies.domain.retry_decision import PlainTry, on_failure
 from poisonadmin.policies.domain.retry_limits import Breaker, attempts_in_all, breakers
 from poisonadmin.policies.domain.retry_series import series
 from poisonadmin.policies.domain.warnings import warnings
-from poisonadmin.policies.queries.index import policy_index, policy_index_with
+from poisonadmin.store.models.rule import PolicyRow
+
+
+def policy_index() -> PolicyIndex:
+    """Return the policies as they stand in this transaction. Compiled again only when one has changed."""
+    (state,) = fetch_rows("SELECT count(*), coalesce(max(id), 0), coalesce(sum(version), 0) FROM policy")
+    return _compiled(*state, connection.settings_dict["NAME"])
+
+
+def policy_index_with(spec: PolicySpec) -> PolicyIndex:
+    """Return the policies as they would be with `spec` among them, in the place of the one with its pattern."""
+    return PolicyIndex([*(one for one in _specs() if one.pattern != spec.pattern), spec])
+
+
+@lru_cache(maxsize=2)
+def _compiled(_count: int, _newest: int, _versions: int, _database: str) -> PolicyIndex:
+    return PolicyIndex(_specs())
+
+
+def _specs() -> list[PolicySpec]:
+    rows = PolicyRow.objects.select_related("destination").order_by("id")
+    return [
+        PolicySpec(
+            pattern=row.match,
+            preset=row.preset,
+            settings=row.settings,
+            destination=row.destination.name if row.destination else None,
+            version=row.version,
+        )
+        for row in rows
+    ]
+
 
 MAX_PREVIEW = 1000
 _SELECT = """SELECT p.id, p.match, p.preset, p.settings, {name} AS destination, p.version, p.updated_by, p.updated_at

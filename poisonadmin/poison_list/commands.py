@@ -1,7 +1,7 @@
 """The poison list: bookmarks that consumers report, and that every consumer of the source then skips.
 
 A report counts; at its limit it lists, and the message goes along. A release, or approving the message, undoes it; each
-does the other as well.
+does the other as well. Heartbeats tell which consumers live.
 """
 
 import uuid
@@ -16,16 +16,15 @@ from django.db.backends.utils import CursorWrapper
 from poisonadmin.addresses.commands import ensure_addresses
 from poisonadmin.core.commands.locks import retried
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.intake.commands.accept import STORED, import_failure
-from poisonadmin.intake.commands.business_keys import write_keys
+from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
+from poisonadmin.intake.commands.accept import STORED, import_failure, write_keys
 from poisonadmin.intake.domain.envelope import MessageEnvelope
 from poisonadmin.intake.domain.staged_rows import headers_json
 from poisonadmin.messages.commands import poison_entries as entries
 from poisonadmin.messages.commands.poison_entries import CountedReport, ListingLimits
 from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, enter, move
 from poisonadmin.messages.domain.states import Event, Reason, State
-from poisonadmin.policies.queries.index import policy_index
+from poisonadmin.policies.queries import policy_index
 
 FATAL = "Fatal error."
 DEFAULT_CRASH_LIMIT = 2
@@ -226,3 +225,53 @@ def store_listed(cursor: CursorWrapper, envelope: MessageEnvelope, *, actor: str
     write_keys(cursor, message_id, envelope.address, envelope.payload, envelope.headers)
     import_failure(cursor, message_id, envelope, actor=actor)
     return message_id
+
+
+class ConsumerNameTaken(PoisonAdminError):
+    """Raised when a consumer of a source out of the caller's scope has this name."""
+
+    code = "consumer_name_taken"
+    status = 409
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """A consumer's heartbeat. `bookmark`: what it is handling; `ended`: it has stopped on purpose."""
+
+    name: str
+    source: str
+    version: str | None = None
+    host: str = ""
+    pid: int = 0
+    bookmark: str | None = None
+    ended: bool = False
+
+
+_HELD = "SELECT source FROM consumer WHERE name = %s"
+_BEAT = """
+INSERT INTO consumer AS known (name, source, version, host, pid, bookmark, ended_at, reported_by)
+VALUES (%(name)s, %(source)s, %(version)s, %(host)s, %(pid)s, %(bookmark)s, CASE WHEN %(ended)s THEN now() END, %(by)s)
+ON CONFLICT (name) DO UPDATE SET
+    source = excluded.source, version = excluded.version, host = excluded.host, pid = excluded.pid,
+    bookmark = excluded.bookmark, heartbeat_at = now(), ended_at = excluded.ended_at,
+    reported_by = excluded.reported_by,
+    -- Another process under the same name is a new start of that consumer.
+    started_at = CASE WHEN known.pid = excluded.pid AND known.host = excluded.host AND known.ended_at IS NULL
+                      THEN known.started_at ELSE now() END
+"""
+
+
+def record_heartbeat(beat: Heartbeat, *, principal: Principal) -> None:
+    """Note that the consumer lives, or that it has ended.
+
+    Errors: `NotAllowed`, `NotFound` (out of scope), `ConsumerNameTaken`.
+    """
+    principal.require(Permission.INGEST)
+    if not principal.sees(beat.source):
+        raise NotFound(f"There is no poison source {beat.source}.")
+    with connection.cursor() as cursor:
+        cursor.execute(_HELD, [beat.name])
+        held = cursor.fetchone()
+        if held and not principal.sees(held[0]):
+            raise ConsumerNameTaken(f"There is a consumer {beat.name} of another source already.")
+        cursor.execute(_BEAT, vars(beat) | {"by": principal.name})
