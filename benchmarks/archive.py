@@ -27,8 +27,7 @@ from poisonadmin.archive.commands.requests import request_run
 from poisonadmin.archive.commands.runs import archive_due
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.spark_settings import LOCAL_BATCH_MASTER
-from poisonadmin.messages.commands.counter_checks import verify
-from poisonadmin.messages.commands.counts import fold
+from poisonadmin.messages.commands.counts import fold, verify
 from poisonadmin.store.models.archive import ArchiveRun
 from sample.backlog.load import load_backlog
 from tests.fixtures.live_web import running_web

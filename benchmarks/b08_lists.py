@@ -18,8 +18,7 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.queries.paging import NEWEST_FIRST, Window
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.desk.pages.sets import GROUP_ORDERS
-from poisonadmin.messages.commands.counter_checks import verify
-from poisonadmin.messages.commands.counts import fold
+from poisonadmin.messages.commands.counts import fold, verify
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.message_rows import COLUMNS, JOINS
 from poisonadmin.search.domain.filters import parse_filter

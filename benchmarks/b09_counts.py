@@ -17,8 +17,7 @@ from poisonadmin.delivery.commands.claim import claim_due
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.delivery.domain.window import MAX_WINDOW
 from poisonadmin.messages.domain.states import State
-from poisonadmin.messages.queries.counter_checks import wrong_counters
-from poisonadmin.messages.queries.counts import counts
+from poisonadmin.messages.queries.counts import counts, wrong_counters
 from poisonadmin.store.models.destination import Destination
 
 NAME = "B9"

@@ -6,8 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from poisonadmin.delivery.commands.crash_recovery import LostNode, search_lost_nodes
-from poisonadmin.delivery.commands.recovery import recover
+from poisonadmin.delivery.commands.recovery import LostNode, recover, search_lost_nodes
 from poisonadmin.delivery.commands.settle import settle
 from workers.delivery.handler.children import end_sandboxes_of
 from workers.delivery.handler.journals import attempts_left_behind, journal_directory, node_ids, remove_journals

@@ -15,14 +15,13 @@ from poisonadmin.archive.commands.requests import request_daily_run
 from poisonadmin.core.commands.locks import Tick
 from poisonadmin.core.domain.ssrf import NetworkGuard, guard_from
 from poisonadmin.decisions.operations.commands import operations
-from poisonadmin.decisions.restart_jobs.commands.runs import run_due
-from poisonadmin.decisions.sign_offs.commands.sign_off import expire_sign_offs
-from poisonadmin.delivery.commands.crash_recovery import sweep_journals
+from poisonadmin.decisions.restart_jobs.commands import run_due
+from poisonadmin.decisions.sign_offs.commands import expire_sign_offs
 from poisonadmin.delivery.commands.ordered_conversations import clear_lanes
+from poisonadmin.delivery.commands.recovery import sweep_journals
 from poisonadmin.destinations.domain.http_config import is_sendable
 from poisonadmin.groups.alike.commands.requests import request_daily_search
-from poisonadmin.messages.commands.counter_checks import check_some
-from poisonadmin.messages.commands.counts import fold
+from poisonadmin.messages.commands.counts import check_some, fold
 from poisonadmin.messages.commands.expiry import expire_due
 from poisonadmin.reports.commands.requests import remove_expired_files
 from poisonadmin.reports.commands.saved import run_saved_due

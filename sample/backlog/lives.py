@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from poisonadmin.messages.domain.outcome import Outcome
+from poisonadmin.messages.domain.outcomes import Outcome
 from poisonadmin.messages.domain.states import Event, Reason, State, check
 
 

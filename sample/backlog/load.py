@@ -14,7 +14,7 @@ from poisonadmin.addresses.commands import AddressRef, ensure_addresses
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.groups.commands import failure_groups
 from poisonadmin.messages.commands import schedule
-from poisonadmin.messages.domain.outcome import Outcome
+from poisonadmin.messages.domain.outcomes import Outcome
 from poisonadmin.messages.domain.states import Event, State
 from poisonadmin.messages.queries.counts import COUNTED
 from sample.backlog.failures import ADDRESSES, Kind, make_kinds

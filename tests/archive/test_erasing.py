@@ -18,9 +18,8 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.desk.queries.detail import get_message
-from poisonadmin.messages.queries.archive_files import archived_files
-from poisonadmin.messages.queries.archived_index import MessageErased
-from poisonadmin.messages.queries.counter_checks import wrong_counters
+from poisonadmin.messages.queries.archived_index import MessageErased, archived_files
+from poisonadmin.messages.queries.counts import wrong_counters
 from poisonadmin.reports.commands import files
 from poisonadmin.reports.commands.requests import remove_expired_files
 from poisonadmin.runs.commands.requests import remove_expired_runs

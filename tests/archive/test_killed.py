@@ -18,8 +18,8 @@ from poisonadmin.archive.commands.requests import request_run
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.decisions.operations.queries.operations import recorded_results
-from poisonadmin.messages.queries.archive_files import archived_files
-from poisonadmin.messages.queries.counter_checks import wrong_counters
+from poisonadmin.messages.queries.archived_index import archived_files
+from poisonadmin.messages.queries.counts import wrong_counters
 from poisonadmin.store.models.archive import ArchiveRun, Erasure
 from tests.archive.fixtures import fail, place, put  # noqa: F401  (a fixture)
 from tests.fixtures.delivery import make_destination

@@ -25,8 +25,8 @@ from poisonadmin.decisions.operations.queries.ledger_report import COLUMNS, ledg
 from poisonadmin.decisions.operations.queries.operations import get_operation, list_operation_members
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.messages.domain.id_ranges import IdRange
-from poisonadmin.messages.domain.member_outcomes import MemberOutcome
-from poisonadmin.messages.queries.archive_files import archived_files
+from poisonadmin.messages.domain.outcomes import MemberOutcome
+from poisonadmin.messages.queries.archived_index import archived_files
 from poisonadmin.search.queries.selections import get_selection, list_members
 from poisonadmin.store.models.archive import ArchivePiece, ArchiveRun
 from poisonadmin.store.models.operation import OperationResult

@@ -31,7 +31,7 @@ from poisonadmin.intake.commands.batch import accept_stream
 from poisonadmin.messages.commands.transitions import move
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.messages.domain.states import Event, State
-from poisonadmin.messages.queries.counter_checks import wrong_counters
+from poisonadmin.messages.queries.counts import wrong_counters
 from poisonadmin.messages.queries.payload_removals import PayloadRemoved
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.search.queries.selections import get_selection

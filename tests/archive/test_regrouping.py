@@ -16,8 +16,8 @@ from poisonadmin.groups.commands.group_annotations import annotate
 from poisonadmin.groups.commands.regrouping import FailureReader, regroup_due, request_regrouping
 from poisonadmin.groups.domain.failures import Failure, fingerprint, title
 from poisonadmin.groups.queries.groups import get_group
-from poisonadmin.messages.queries.archive_files import archived_files
 from poisonadmin.messages.queries.archived import attempts, detail
+from poisonadmin.messages.queries.archived_index import archived_files
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.archived import list_archived
 from poisonadmin.store.models.archive import ArchivedMessage, ArchiveFile

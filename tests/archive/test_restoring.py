@@ -15,9 +15,8 @@ from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.desk.queries.detail import attempts, get_message, history, hops, payload
-from poisonadmin.messages.queries.archive_files import archived_files
-from poisonadmin.messages.queries.archived_index import ArchiveUnreadable
-from poisonadmin.messages.queries.counter_checks import wrong_counters
+from poisonadmin.messages.queries.archived_index import ArchiveUnreadable, archived_files
+from poisonadmin.messages.queries.counts import wrong_counters
 from poisonadmin.messages.queries.detail_rows import MessageDetail
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.archived import list_archived

@@ -17,8 +17,8 @@ from poisonadmin.archive.queries.runs import get_run
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.messages.domain.id_ranges import IdRange
-from poisonadmin.messages.queries.archive_files import archived_files
-from poisonadmin.messages.queries.counter_checks import wrong_counters
+from poisonadmin.messages.queries.archived_index import archived_files
+from poisonadmin.messages.queries.counts import wrong_counters
 from poisonadmin.store.models.archive import ArchivedMessage, ArchiveFile, ArchivePiece, ArchiveRun
 from tests.archive.fixtures import age, archive, fail, place, put, rows_of  # noqa: F401  (a fixture)
 from tests.fixtures.decisions import restore

@@ -6,7 +6,7 @@ from django.contrib.auth.models import User
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.decisions.operations.commands.beginning import begin
 from poisonadmin.decisions.operations.domain.actions import OperationAction
-from poisonadmin.decisions.sign_offs.commands.rules import save_sign_off_rule
+from poisonadmin.decisions.sign_offs.commands import save_sign_off_rule
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.operation import Operation

@@ -18,9 +18,8 @@ from django.db import connections
 from django.test import Client
 
 from poisonadmin.decisions.operations.commands.operations import carry_on
-from poisonadmin.decisions.restart_jobs.commands.runs import run_due
-from poisonadmin.delivery.commands.crash_recovery import search_lost_nodes
-from poisonadmin.delivery.commands.recovery import recover
+from poisonadmin.decisions.restart_jobs.commands import run_due
+from poisonadmin.delivery.commands.recovery import recover, search_lost_nodes
 from poisonadmin.delivery.commands.settle import settle
 from tests.conformance.task_process import run_task
 from tests.fixtures.api import API

@@ -13,11 +13,11 @@ OWN = ROOT / "poisonadmin" / "core" / "queries" / "sql.py"
 
 
 def computed_texts(tree: ast.AST) -> list[int]:
-    """Return the lines on which an `Sql` is made of a text that is not written there."""
+    """Return the lines on which a statement is made of a text that is not written there."""
     return [
         node.lineno
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Sql"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Sql", "named_sql")
         if not isinstance(node.args[0], ast.Constant)
     ]
 
@@ -30,6 +30,7 @@ def test_the_text_of_a_statement_is_written_in_the_program() -> None:
 
 def test_a_text_that_is_put_together_is_found() -> None:
     assert computed_texts(ast.parse("Sql('a')\nSql(f'{b}')\nSql(text)\nSql('a' + b)")) == [2, 3, 4]
+    assert computed_texts(ast.parse("named_sql('a')\nnamed_sql(f'{b}')")) == [2]
 
 
 @pytest.mark.django_db

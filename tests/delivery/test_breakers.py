@@ -6,7 +6,7 @@ import pytest
 
 from poisonadmin.addresses.commands import NotOnAddress
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.decisions.operations.commands.address_resume import resume_without
+from poisonadmin.decisions.operations.commands.releases import resume_without
 from poisonadmin.delivery.commands import settle as settle_module
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.store.models.history import History

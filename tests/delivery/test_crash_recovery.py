@@ -6,7 +6,7 @@ from typing import Any
 from django.db import connection
 
 from poisonadmin.delivery.commands.claim import ClaimRef, claim_isolated
-from poisonadmin.delivery.commands.crash_recovery import LostNode, search_lost_nodes, sweep_journals
+from poisonadmin.delivery.commands.recovery import LostNode, search_lost_nodes, sweep_journals
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.claim import Node

@@ -11,7 +11,7 @@ from poisonadmin.decisions.commands.refused_decisions import only
 from poisonadmin.delivery.commands.claim import ClaimRef, claim_due, seconds_until_due
 from poisonadmin.delivery.commands.recovery import recover
 from poisonadmin.delivery.commands.settle import Settled, settle
-from poisonadmin.delivery.domain.slots import slot_distance
+from poisonadmin.delivery.domain.claim_plan import slot_distance
 from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.commands.expiry import expire_due
 from poisonadmin.store.models.claim import Claim

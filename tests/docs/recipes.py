@@ -79,7 +79,7 @@ from poisonadmin.decisions.operations.domain.actions import ACTIONS
 from poisonadmin.web.pages.words import EVENTS
 assert reverse("api-message-reopen", args=[1]) == "/api/v1/messages/1/reopen/"
 assert "| `DLVD` | `reopened` | `NDLV` | `returned` |" in page()
-assert "DLVD" in REFUSALS[ACTIONS["reopen"].key] and EVENTS["reopened"] == "Reopened"
+assert "DLVD" in str(REFUSALS[ACTIONS["reopen"].key]) and EVENTS["reopened"] == "Reopened"
 """,
 )
 COLUMN = Recipe(
@@ -140,7 +140,7 @@ FIELD = Recipe(
     2,
     (
         Insertion(
-            "poisonadmin/decisions/restart_jobs/domain/restart_job.py",
+            "poisonadmin/decisions/restart_jobs/domain.py",
             '    is_enabled: bool = settings.switch("Switched on: run by the schedule", default=False)',
             '    is_urgent: bool = settings.switch("Before all others", default=False)',
         ),
@@ -154,15 +154,15 @@ FIELD = Recipe(
 import django; django.setup()
 from poisonadmin.core.domain.settings import settings_of
 from poisonadmin.decisions.restart_jobs.api import RESTART_JOB, RestartJobInput
-from poisonadmin.decisions.restart_jobs.domain.restart_job import RestartJobSettings
+from poisonadmin.decisions.restart_jobs.domain import RestartJobSettings
 from poisonadmin.decisions.restart_jobs.pages import RestartJobForm
-from poisonadmin.decisions.restart_jobs.queries.restart_jobs import _SELECT
+from poisonadmin.decisions.restart_jobs.queries import _JOBS
 from poisonadmin.store.models.restart_job import RestartJob
 assert RestartJobInput().fields["is_urgent"].default is False
 assert RESTART_JOB.schema["properties"]["is_urgent"] == {"type": "boolean"}
 sections = dict(RestartJobForm().sections())
 assert "Before all others" in [field.label for field in sections["When it runs"]]
-assert "job.is_urgent" in _SELECT
+assert "job.is_urgent" in str(_JOBS)
 assert set(settings_of(RestartJobSettings)) <= {column.name for column in RestartJob._meta.fields}
 """,
 )

@@ -91,9 +91,9 @@ def test_every_search_word_has_a_meaning_or_is_looked_for_in_payloads() -> None:
 
 def test_no_other_file_knows_a_configuration_field_but_its_use() -> None:
     use = {
-        "poisonadmin/decisions/restart_jobs/commands/runs.py",
+        "poisonadmin/decisions/restart_jobs/commands.py",
         "poisonadmin/decisions/restart_jobs/pages.py",  # its section of the form
-        "poisonadmin/decisions/restart_jobs/queries/restart_jobs.py",
+        "poisonadmin/decisions/restart_jobs/queries.py",
         "templates/restart_jobs/restart_job.html",
     }
     assert files_that_mention(r"\bmax_restarts\b") == set(files_of(FIELD.heading)) | use

@@ -6,8 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.claim import ClaimRef
-from poisonadmin.delivery.commands.crash_recovery import search_lost_nodes
-from poisonadmin.delivery.commands.recovery import recover
+from poisonadmin.delivery.commands.recovery import recover, search_lost_nodes
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.destinations.commands import save_destination
 from poisonadmin.intake.commands.merge import Merged

@@ -7,10 +7,8 @@ from django.db import connection, transaction
 from poisonadmin.core.commands.locks import Tick, hold
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.core.domain.locks import Lock
-from poisonadmin.messages.commands import counter_checks
-from poisonadmin.messages.commands.counter_checks import check_some, verify
-from poisonadmin.messages.commands.counts import fold
-from poisonadmin.messages.queries.counter_checks import wrong_counters, wrong_counts
+from poisonadmin.messages.commands.counts import check_some, fold, verify
+from poisonadmin.messages.queries.counts import wrong_counters, wrong_counts
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.history import Counter, CounterCheck, CounterDelta
 from poisonadmin.store.models.lane import Address
@@ -88,9 +86,9 @@ def test_of_two_repairs_at_once_one_finds_nothing() -> None:
 @pytest.mark.django_db
 def test_the_tick_finds_them_address_by_address(monkeypatch: pytest.MonkeyPatch) -> None:
     spoil()
-    monkeypatch.setattr(counter_checks, "SECONDS_A_TICK", 0.0)
+    monkeypatch.setattr("poisonadmin.messages.commands.counts.SECONDS_A_TICK", 0.0)
     assert check_some() == 0
-    monkeypatch.setattr(counter_checks, "SECONDS_A_TICK", 60.0)
+    monkeypatch.setattr("poisonadmin.messages.commands.counts.SECONDS_A_TICK", 60.0)
     assert check_some() == 3
     assert [(one.address, one.messages) for one in wrong_counts(SYSTEM)] == [("bills", 4), ("orders.eu", 3)]
     assert [one.address for one in wrong_counts(ELSEWHERE)] == ["bills"]
@@ -100,7 +98,7 @@ def test_the_tick_finds_them_address_by_address(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.django_db
 def test_an_address_has_its_turn_again_an_hour_later(monkeypatch: pytest.MonkeyPatch) -> None:
     enqueue(address="orders.eu")
-    monkeypatch.setattr(counter_checks, "SECONDS_A_TICK", 60.0)
+    monkeypatch.setattr("poisonadmin.messages.commands.counts.SECONDS_A_TICK", 60.0)
     assert check_some() == 1
     CounterCheck.objects.update(seconds=0)
     assert check_some() == 0

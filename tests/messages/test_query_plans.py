@@ -4,7 +4,7 @@ import pytest
 from django.db import connection
 
 from poisonadmin.delivery.commands import retry_decisions, settle
-from poisonadmin.delivery.commands.crash_recovery import IN_FLIGHT
+from poisonadmin.delivery.commands.recovery import IN_FLIGHT
 from poisonadmin.store.models.claim import Node, OutcomeBatch
 from poisonadmin.store.models.message import Message
 from tests.fixtures.delivery import answer, claim, end_nodes, enqueue

@@ -22,7 +22,7 @@ from poisonadmin.groups.commands.merged_groups import merge
 from poisonadmin.groups.domain.failures import Failure, fingerprint, from_dead_letter, title
 from poisonadmin.groups.domain.regroup_plan import FailureMove
 from poisonadmin.groups.queries.groups import get_group, list_groups
-from poisonadmin.messages.queries.counter_checks import wrong_counters
+from poisonadmin.messages.queries.counts import wrong_counters
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.lists import list_messages
 from poisonadmin.store.models.access import Audit
@@ -244,7 +244,7 @@ import django
 django.setup()
 from django.db import connection
 from poisonadmin.groups.commands import regroup_moves, regrouping
-from poisonadmin.messages.queries.counter_checks import wrong_counters
+from poisonadmin.messages.queries.counts import wrong_counters
 from poisonadmin.store.models.regrouping import Regrouping
 from tests.messages.former_rules import Here
 from workers.spark.jobs import regroup

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poisonadmin.groups.domain.failures import MAX_TITLE_CHARS, Failure, fingerprint, stored_failure, title
-from poisonadmin.messages.domain.outcome import Outcome
+from poisonadmin.messages.domain.outcomes import Outcome
 from workers.delivery.deliveries import attempt_row, fail
 
 

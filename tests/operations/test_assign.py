@@ -15,7 +15,7 @@ from poisonadmin.decisions.operations.commands.operations import carry_on
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.domain.params import InvalidOperation
 from poisonadmin.decisions.operations.queries.operations import get_operation
-from poisonadmin.decisions.sign_offs.commands.rules import save_sign_off_rule
+from poisonadmin.decisions.sign_offs.commands import save_sign_off_rule
 from poisonadmin.desk.queries.detail import get_message, history
 from poisonadmin.desk.queries.schedule import schedule
 from poisonadmin.groups.queries.grouping import group_messages

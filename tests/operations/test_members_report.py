@@ -18,7 +18,7 @@ from poisonadmin.decisions.operations.queries import ledger_report as report_mod
 from poisonadmin.decisions.operations.queries.ledger_report import COLUMNS, ledger_rows
 from poisonadmin.decisions.operations.queries.operations import get_operation, list_operation_members
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.messages.domain.member_outcomes import MemberOutcome
+from poisonadmin.messages.domain.outcomes import MemberOutcome
 from poisonadmin.search.commands import selections
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.message import Envelope, Message

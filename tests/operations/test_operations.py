@@ -21,10 +21,10 @@ from poisonadmin.decisions.operations.queries.operations import get_operation, l
 from poisonadmin.decisions.operations.queries.preview import preview
 from poisonadmin.delivery.commands.claim import claim_due, claim_isolated
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.delivery.domain.slots import slot_distance
+from poisonadmin.delivery.domain.claim_plan import slot_distance
 from poisonadmin.messages.commands.confirmations import confirm
 from poisonadmin.messages.commands.expiry import expire_due
-from poisonadmin.messages.domain.member_outcomes import MemberOutcome
+from poisonadmin.messages.domain.outcomes import MemberOutcome
 from poisonadmin.search.commands import selections
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.search.queries.selections import get_selection

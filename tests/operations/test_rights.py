@@ -13,9 +13,8 @@ from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.domain.lifecycle import OperationChange
 from poisonadmin.decisions.operations.domain.pace import Pace
 from poisonadmin.decisions.operations.queries.operations import get_operation
-from poisonadmin.decisions.sign_offs.commands.rules import save_sign_off_rule
-from poisonadmin.decisions.sign_offs.commands.sign_off import sign_off
-from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffDecision
+from poisonadmin.decisions.sign_offs.commands import save_sign_off_rule, sign_off
+from poisonadmin.decisions.sign_offs.domain import SignOffDecision
 from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.lane import Lane
 from poisonadmin.store.models.message import Message

@@ -7,7 +7,7 @@ import pytest
 from django.db import connection, transaction
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.decisions.operations.commands.bookmark_release import release_bookmark
+from poisonadmin.decisions.operations.commands.releases import release_bookmark
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.poison_list.commands import Report, list_messages, report
 from poisonadmin.poison_list.queries.entries import list_consumers

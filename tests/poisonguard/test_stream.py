@@ -15,7 +15,7 @@ from django.db import connection
 from poisonadmin.core.domain.access import SYSTEM, Permission, Role
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.decisions.commands.refused_decisions import NotListed
-from poisonadmin.decisions.operations.commands.bookmark_release import release_bookmark
+from poisonadmin.decisions.operations.commands.releases import release_bookmark
 from poisonadmin.desk.api.poison_events import MAX_STREAMS, MAX_STREAMS_EACH
 from poisonadmin.poison_list.commands import Report, report
 from poisonadmin.store.models.poison import PoisonEntry

@@ -5,9 +5,8 @@ from typing import Any
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.decisions.operations.commands.operations import carry_on
-from poisonadmin.decisions.restart_jobs.commands.restart_jobs import save_restart_job
-from poisonadmin.decisions.restart_jobs.commands.runs import run_due, run_once
-from poisonadmin.decisions.restart_jobs.queries.runs import RestartRunRow, list_runs
+from poisonadmin.decisions.restart_jobs.commands import run_due, run_once, save_restart_job
+from poisonadmin.decisions.restart_jobs.queries import RestartRunRow, list_runs
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.restart_job import RestartJob, RestartRun

@@ -8,11 +8,10 @@ import pytest
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.decisions.operations.commands import beginning
 from poisonadmin.decisions.operations.commands.operations import carry_on, change
-from poisonadmin.decisions.operations.domain.ledger import Ledger
-from poisonadmin.decisions.operations.domain.lifecycle import OperationChange
+from poisonadmin.decisions.operations.domain.lifecycle import Ledger, OperationChange
 from poisonadmin.decisions.operations.queries.operations import get_operation
-from poisonadmin.decisions.restart_jobs.commands.runs import freeze_for_preview, run_due, run_once
-from poisonadmin.decisions.restart_jobs.queries.restart_jobs import count_restartable, get_restart_job
+from poisonadmin.decisions.restart_jobs.commands import freeze_for_preview, run_due, run_once
+from poisonadmin.decisions.restart_jobs.queries import count_restartable, get_restart_job
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.operation import Selection

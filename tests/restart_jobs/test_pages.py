@@ -7,7 +7,7 @@ from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.decisions.operations.commands import beginning
-from poisonadmin.decisions.restart_jobs.commands.runs import run_once
+from poisonadmin.decisions.restart_jobs.commands import run_once
 from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.operation import Operation, Selection
 from poisonadmin.store.models.restart_job import RestartJob

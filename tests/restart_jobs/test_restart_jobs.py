@@ -9,8 +9,12 @@ from poisonadmin.core.commands.schedules import next_run
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Principal, Role, principal
 from poisonadmin.core.domain.errors import NotFound, PreconditionFailed
 from poisonadmin.core.domain.filter_values import InvalidFilter
-from poisonadmin.decisions.restart_jobs.commands.restart_jobs import InvalidRestartJob, delete_restart_job
-from poisonadmin.decisions.restart_jobs.commands.runs import freeze_for_preview, run_once
+from poisonadmin.decisions.restart_jobs.commands import (
+    InvalidRestartJob,
+    delete_restart_job,
+    freeze_for_preview,
+    run_once,
+)
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.restart_job import Restart, RestartJob, RestartRun
 from tests.restart_jobs.saved import make_due, run_all, save, undecided

@@ -8,10 +8,9 @@ from django.contrib.auth.models import User
 from poisonadmin.core.commands.authentication import authenticate, principal_of_user
 from poisonadmin.core.domain.access import SYSTEM, Permission, Role
 from poisonadmin.decisions.operations.queries.operations import get_operation
-from poisonadmin.decisions.restart_jobs.commands.runs import run_once
-from poisonadmin.decisions.sign_offs.commands.rules import save_sign_off_rule
-from poisonadmin.decisions.sign_offs.commands.sign_off import AnotherPersonNeeded, sign_off
-from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffDecision
+from poisonadmin.decisions.restart_jobs.commands import run_once
+from poisonadmin.decisions.sign_offs.commands import AnotherPersonNeeded, save_sign_off_rule, sign_off
+from poisonadmin.decisions.sign_offs.domain import SignOffDecision
 from poisonadmin.store.models.access import Access, ApiToken
 from poisonadmin.store.models.operation import Selection
 from poisonadmin.store.models.restart_job import RestartJob

@@ -13,13 +13,17 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.decisions.operations.commands import beginning
 from poisonadmin.decisions.operations.commands.beginning import OperationTerms
 from poisonadmin.decisions.operations.commands.operations import carry_on, change
-from poisonadmin.decisions.operations.domain.ledger import Ledger
-from poisonadmin.decisions.operations.domain.lifecycle import OperationChange
+from poisonadmin.decisions.operations.domain.lifecycle import Ledger, OperationChange
 from poisonadmin.decisions.operations.queries.operations import get_operation
-from poisonadmin.decisions.restart_jobs.commands import runs
-from poisonadmin.decisions.restart_jobs.commands.restart_jobs import InvalidRestartJob, delete_restart_job
-from poisonadmin.decisions.restart_jobs.commands.runs import freeze_for_preview, run_due, run_once
-from poisonadmin.decisions.restart_jobs.queries.restart_jobs import get_restart_job
+from poisonadmin.decisions.restart_jobs import commands
+from poisonadmin.decisions.restart_jobs.commands import (
+    InvalidRestartJob,
+    delete_restart_job,
+    freeze_for_preview,
+    run_due,
+    run_once,
+)
+from poisonadmin.decisions.restart_jobs.queries import get_restart_job
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.history import History
@@ -176,13 +180,13 @@ def test_a_job_in_trouble_does_not_keep_the_others_from_their_turn(
     refused, broken = save("a refused one"), save("b broken one")
     sound = save("c sound one")
     RestartJob.objects.filter(id=refused.id).update(filter={"group": ["x"]})
-    begin = runs.begin
+    begin = commands.begin
 
     def begin_or_break(*args: Any, terms: OperationTerms, **more: Any) -> int:
         assert terms.run_of is not None
         return 1 // 0 if terms.run_of.restart_job_id == broken.id else begin(*args, terms=terms, **more)
 
-    monkeypatch.setattr(runs, "begin", begin_or_break)
+    monkeypatch.setattr(commands, "begin", begin_or_break)
     with pytest.raises(ZeroDivisionError):
         run_due()
     assert states(ids) == ["TBDL", "TBDL"]

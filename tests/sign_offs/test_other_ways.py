@@ -8,12 +8,10 @@ from django.test import Client
 from poisonadmin.addresses.commands import AddressStatusConflict, NotOnAddress, pause, resume
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.decisions.operations.commands.address_resume import resume_without
-from poisonadmin.decisions.operations.commands.bookmark_release import release_bookmark
+from poisonadmin.decisions.operations.commands.releases import release_bookmark, resume_without
 from poisonadmin.decisions.operations.queries.operations import get_operation
-from poisonadmin.decisions.sign_offs.commands.rules import save_sign_off_rule
-from poisonadmin.decisions.sign_offs.commands.sign_off import sign_off
-from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffDecision
+from poisonadmin.decisions.sign_offs.commands import save_sign_off_rule, sign_off
+from poisonadmin.decisions.sign_offs.domain import SignOffDecision
 from poisonadmin.poison_list.commands import Report, report
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.lane import Address

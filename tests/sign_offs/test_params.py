@@ -12,9 +12,8 @@ from poisonadmin.decisions.operations.commands.beginning import OperationTerms, 
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.queries.operations import OperationDetail, get_operation, list_operations
 from poisonadmin.decisions.operations.queries.preview import preview
-from poisonadmin.decisions.sign_offs.commands.rules import save_sign_off_rule
-from poisonadmin.decisions.sign_offs.commands.sign_off import sign_off
-from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffDecision
+from poisonadmin.decisions.sign_offs.commands import save_sign_off_rule, sign_off
+from poisonadmin.decisions.sign_offs.domain import SignOffDecision
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.search.queries.selections import get_selection
 from poisonadmin.store.models.lane import Address

@@ -20,9 +20,8 @@ from poisonadmin.decisions.operations.commands.operations import OperationNotCha
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.domain.lifecycle import OperationChange
 from poisonadmin.decisions.operations.queries.operations import get_operation
-from poisonadmin.decisions.sign_offs.commands.rules import save_sign_off_rule
-from poisonadmin.decisions.sign_offs.commands.sign_off import expire_sign_offs, sign_off
-from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffDecision
+from poisonadmin.decisions.sign_offs.commands import expire_sign_offs, save_sign_off_rule, sign_off
+from poisonadmin.decisions.sign_offs.domain import SignOffDecision
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.history import History

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM, Role
-from poisonadmin.decisions.sign_offs.commands.rules import save_sign_off_rule
+from poisonadmin.decisions.sign_offs.commands import save_sign_off_rule
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.message import Message

@@ -15,15 +15,15 @@ from poisonadmin.decisions.operations.domain.pace import Pace
 from poisonadmin.decisions.operations.domain.params import InvalidOperation
 from poisonadmin.decisions.operations.queries.operations import OperationDetail, get_operation
 from poisonadmin.decisions.operations.queries.preview import preview
-from poisonadmin.decisions.sign_offs.commands.rules import save_sign_off_rule
-from poisonadmin.decisions.sign_offs.commands.sign_off import (
+from poisonadmin.decisions.sign_offs.commands import (
     AnotherPersonNeeded,
     HashMismatch,
     expire_sign_offs,
+    save_sign_off_rule,
     sign_off,
 )
-from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffDecision
-from poisonadmin.decisions.sign_offs.queries.awaited import begun_without_count, waiting_count
+from poisonadmin.decisions.sign_offs.domain import SignOffDecision
+from poisonadmin.decisions.sign_offs.queries import begun_without_count, waiting_count
 from poisonadmin.messages.domain.states import TransitionNotAllowed
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.search.queries.selections import get_selection

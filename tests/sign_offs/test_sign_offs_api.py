@@ -3,7 +3,7 @@
 import pytest
 
 from poisonadmin.core.domain.access import SYSTEM, Permission, Role
-from poisonadmin.decisions.sign_offs.commands.rules import save_sign_off_rule
+from poisonadmin.decisions.sign_offs.commands import save_sign_off_rule
 from poisonadmin.store.models.access import Access, Audit
 from poisonadmin.store.models.message import Message
 from poisonadmin.system.commands.accounts import create_token

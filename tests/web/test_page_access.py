@@ -18,8 +18,8 @@ from poisonadmin.comparisons.commands.requests import request_comparison
 from poisonadmin.core.domain.access import SYSTEM, Permission
 from poisonadmin.decisions.operations.commands.beginning import begin, decide_on
 from poisonadmin.decisions.operations.domain.actions import OperationAction
-from poisonadmin.decisions.restart_jobs.commands.restart_jobs import save_restart_job
-from poisonadmin.decisions.sign_offs.commands.rules import save_sign_off_rule
+from poisonadmin.decisions.restart_jobs.commands import save_restart_job
+from poisonadmin.decisions.sign_offs.commands import save_sign_off_rule
 from poisonadmin.groups.alike.commands.requests import request_search as request_alike_search
 from poisonadmin.poison_list.commands import Report, report
 from poisonadmin.policies.commands import save_policy

@@ -6,7 +6,7 @@ from django.conf import settings
 from django.template.loader import get_template
 
 from poisonadmin.decisions.operations.domain.actions import ACTIONS
-from poisonadmin.messages.domain.outcome import Outcome
+from poisonadmin.messages.domain.outcomes import Outcome
 from poisonadmin.messages.domain.states import Event, Reason, State, sources
 from poisonadmin.policies.domain.resolution import FIELDS
 from poisonadmin.policies.domain.settings import SECTIONS as SETTINGS

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from poisonadmin.delivery.domain.journal import HeaderField, Journal
-from poisonadmin.delivery.domain.lost_node import HeldFor
+from poisonadmin.delivery.domain.lease import HeldFor
 from poisonadmin.messages.domain.attempt import AttemptRecord
 from tests.workers.nodes import RecordingNode
 from tests.workers.sandboxes import HANDLERS, handle

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from poisonadmin.messages.domain.attempt import AttemptRecord
-from poisonadmin.messages.domain.outcome import Outcome
+from poisonadmin.messages.domain.outcomes import Outcome
 from poisonadmin.store.models.destination import Destination
 from tests.fixtures.delivery import claim, enqueue, make_destination, make_handler
 from tests.workers.sinks import deliver, delivery, destination, http_sink

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from poisonadmin.groups.domain.failures import Failure
 from poisonadmin.messages.domain.attempt import ATTEMPT_COLUMNS
-from poisonadmin.messages.domain.outcome import Outcome
+from poisonadmin.messages.domain.outcomes import Outcome
 from poisonadmin.policies.domain.retry_schedule import retry_after_ms
 from poisonadmin.store.models.attempt import Attempt
 from tests.workers.sinks import delivery

@@ -7,7 +7,7 @@ import time
 import pytest
 from aiohttp import web
 
-from poisonadmin.delivery.domain.slots import slot_distance
+from poisonadmin.delivery.domain.claim_plan import slot_distance
 from tests.workers.sinks import Seen, deliver, delivery, destination, http_sink
 
 

@@ -14,7 +14,7 @@ from poisonadmin.brokers.domain.brokers import validate_broker_destination
 from poisonadmin.delivery.domain.window import TRANSPORT_CAUSES
 from poisonadmin.destinations.domain.http_config import InvalidDestination
 from poisonadmin.groups.domain.failures import Failure
-from poisonadmin.messages.domain.outcome import Outcome
+from poisonadmin.messages.domain.outcomes import Outcome
 from workers.brokers.contract import Login, Outgoing, Publisher
 from workers.brokers.registry import adapter
 from workers.delivery.deliveries import Delivery, Destination, DestinationRow, attempt_row, fail

@@ -8,7 +8,7 @@ from typing import Any
 from psycopg.rows import args_row, class_row
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
-from poisonadmin.delivery.domain.slots import end_of_slots
+from poisonadmin.delivery.domain.claim_plan import end_of_slots
 from poisonadmin.destinations.domain.http_config import InvalidDestination
 from workers.delivery.broker import BrokerDestination, parse_broker_config
 from workers.delivery.deliveries import Delivery, Destination, DestinationRow

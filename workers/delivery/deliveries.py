@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.groups.domain.failures import Failure, fingerprint, title
 from poisonadmin.messages.domain.attempt import AttemptRecord
-from poisonadmin.messages.domain.outcome import Outcome
+from poisonadmin.messages.domain.outcomes import Outcome
 from poisonadmin.rules.domain.content_rules import FilterDecision
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from poisonadmin.messages.domain.attempt import AttemptRecord
-from poisonadmin.messages.domain.outcome import Outcome
+from poisonadmin.messages.domain.outcomes import Outcome
 from workers.delivery.deliveries import Delivery, RunIdentity, Tally
 
 

@@ -7,8 +7,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from poisonadmin.delivery.domain.slots import LATE_SECONDS
-from poisonadmin.messages.domain.outcome import LETS_FOLLOW, Outcome
+from poisonadmin.delivery.domain.claim_plan import LATE_SECONDS
+from poisonadmin.messages.domain.outcomes import LETS_FOLLOW, Outcome
 from poisonadmin.rules.domain.rules import Before
 from workers.delivery.deliveries import Delivery, Tally, row_of_rule
 from workers.delivery.run import Run, instant

@@ -12,8 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from poisonadmin.core.domain.ssrf import guard_from
-from poisonadmin.delivery.domain.destination_tally import DestinationTally
-from poisonadmin.delivery.domain.window import TRANSPORT_CAUSES
+from poisonadmin.delivery.domain.window import TRANSPORT_CAUSES, DestinationTally
 from poisonadmin.messages.domain.attempt import AttemptRecord
 from workers.delivery.broker import BrokerDestination
 from workers.delivery.claimed import read_claimed, read_destinations, with_bodies

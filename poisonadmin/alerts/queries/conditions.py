@@ -13,8 +13,7 @@ from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.queries.rows import bounded, fetch_rows, fetch_values
 from poisonadmin.core.queries.scope import address_ids
 from poisonadmin.core.queries.sql import TRUE, Sql, name
-from poisonadmin.messages.queries.counter_checks import wrong_counts_at
-from poisonadmin.messages.queries.counts import NOW
+from poisonadmin.messages.queries.counts import NOW, wrong_counts_at
 
 CAP = 1000
 SECONDS_TO_READ = 3

@@ -10,7 +10,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.sql import Sql
 from poisonadmin.decisions.operations.queries.operations import get_operation
-from poisonadmin.messages.domain.member_outcomes import MemberOutcome
+from poisonadmin.messages.domain.outcomes import MemberOutcome
 from poisonadmin.runs.commands.requests import cancel_run, request_run
 from poisonadmin.runs.domain.kinds import KindName, RunKind
 from poisonadmin.search.commands.selections import InvalidSelection, freeze

@@ -17,8 +17,7 @@ from poisonadmin.core.queries.rows import bounded, fetch_rows
 from poisonadmin.core.queries.scope import destination_names_seen, scope_condition
 from poisonadmin.core.queries.sql import Sql
 from poisonadmin.messages.domain.states import State
-from poisonadmin.messages.queries.archive_files import files_of_pieces
-from poisonadmin.messages.queries.archived_index import rows_of_several
+from poisonadmin.messages.queries.archived_index import files_of_pieces, rows_of_several
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.archived import archived_where, can_answer
 from poisonadmin.search.queries.lists import matching

@@ -69,13 +69,13 @@ def raw(text: str, parameters: Iterable[Any] = ()) -> Sql:
     return _set(object.__new__(Sql), text, parameters)
 
 
-def named(text: str, /, **parts: Sql | float) -> Sql:
+def named_sql(text: str, /, **parts: Sql | float) -> Sql:
     """Return a text that takes its parameters by name, as do its parts, which stand in place of its braces.
 
     For statements that are made once, and executed with the values of each call: `cursor.execute(str(_MOVE), values)`.
     Nothing of the text changes but its braces: a `%` is written twice.
 
-    >>> str(named("SELECT id FROM message WHERE {on} AND tags = '{{}}'", on=raw("id = ANY(%(ids)s)")))
+    >>> str(named_sql("SELECT id FROM message WHERE {on} AND tags = '{{}}'", on=raw("id = ANY(%(ids)s)")))
     "SELECT id FROM message WHERE id = ANY(%(ids)s) AND tags = '{}'"
     """
     return raw(text.format_map(parts))

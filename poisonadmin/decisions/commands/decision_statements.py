@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
-from poisonadmin.core.queries.sql import EMPTY, named, raw
+from poisonadmin.core.queries.sql import EMPTY, named_sql, raw
 from poisonadmin.decisions.operations.domain.actions import ACTIONS, DELIVERING, OperationAction
 from poisonadmin.decisions.queries import refusals
 from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, move, stay
@@ -11,7 +12,9 @@ from poisonadmin.messages.domain.states import Event, Reason, State
 
 # What somebody else changes meanwhile is left out. The planner takes the refusal for rare: without the OFFSET it would
 # walk all lanes once a message.
-_CHOSEN = """
+_CHOSEN = partial(
+    named_sql,
+    """
     SELECT * FROM (
         SELECT message.id, message.xmin AS version, message.address_id, message.state, message.reason, message.group_id,
                message.original_address_id{more}, {refusal} AS refusal
@@ -19,15 +22,22 @@ _CHOSEN = """
         WHERE message.id = ANY(%(ids)s) AND message.state = '{start}'{asks}
         OFFSET 0
     ) AS judged WHERE refusal IS NULL
-"""
-_TARGETS = """
+""",
+)
+_TARGETS = partial(
+    named_sql,
+    """
 SELECT DISTINCT back.id FROM message {join} WHERE message.id = ANY(%(ids)s) AND message.state = '{start}'
-"""
-_READ = """
+""",
+)
+_READ = partial(
+    named_sql,
+    """
 SELECT message.id, state, attempt_number, back.name, back.id, candidate, {is_handed_back}, message.operation_id,
        {refusal}
 FROM message {joins} WHERE message.id = ANY(%(ids)s) ORDER BY message.id
-"""
+""",
+)
 _TARGET = raw(", back.id AS return_id, lane.id AS return_lane_id, envelope.expires_at AS expiry")
 _LANE = raw("""
          JOIN lane ON lane.address_id = back.id AND lane.conversation_id IS NULL
@@ -35,12 +45,15 @@ _LANE = raw("""
               AND lane.operation_id IS NOT DISTINCT FROM
                   CASE WHEN NOT (back.is_ordered OR message.id = ANY(%(alone)s)) THEN %(lanes)s::bigint END
 """)
-_HOPS = """hops AS (
+_HOPS = partial(
+    named_sql,
+    """hops AS (
     INSERT INTO hop (message_id, from_address, to_address, reason, by)
     SELECT changed.id, was.name, back.name, '{event}', %(actor)s
     FROM changed JOIN address AS was ON was.id = was_address_id JOIN address AS back ON back.id = changed.address_id
     WHERE changed.address_id <> was_address_id
-)"""
+)""",
+)
 
 
 @dataclass(frozen=True)
@@ -66,7 +79,7 @@ class DecisionStatement:
 
 def _read(key: OperationAction) -> str:
     parts = {"joins": refusals.joins(key), "refusal": refusals.REFUSALS[key]}
-    return str(named(_READ, is_handed_back=refusals.IS_HANDED_BACK, **parts))
+    return str(_READ(is_handed_back=refusals.IS_HANDED_BACK, **parts))
 
 
 def _decision(
@@ -86,8 +99,7 @@ def _decision(
     if key in DELIVERING and key is not OperationAction.REDIRECT:
         asks += raw("AND NOT" if delivers else " AND") + refusals.IS_HANDED_BACK
     start = raw(action.start)
-    chosen = named(
-        _CHOSEN,
+    chosen = _CHOSEN(
         more=_TARGET if delivers else EMPTY,
         joins=(refusals.joins_of_delivery(key) if key in DELIVERING else EMPTY) + (_LANE if delivers else EMPTY),
         start=start,
@@ -103,7 +115,7 @@ def _decision(
         sets=sets,
         parts=StatementParts(
             shows=("message.lane_id", "message.due_at"),
-            beside=str(named(_HOPS, event=raw(recorded_event))) if delivers else "",
+            beside=str(_HOPS(event=raw(recorded_event))) if delivers else "",
             is_decision=True,
             then="SELECT lane_id, min(due_at), array_agg(id) FROM changed GROUP BY lane_id",
         ),
@@ -111,7 +123,7 @@ def _decision(
     return DecisionStatement(
         recorded_event,
         statement,
-        str(named(_TARGETS, join=refusals.target_join(key), start=start)),
+        str(_TARGETS(join=refusals.target_join(key), start=start)),
         _read(key),
         delivers=delivers,
         admits=key in DELIVERING and key is not OperationAction.REDIRECT,

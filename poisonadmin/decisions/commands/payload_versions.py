@@ -6,12 +6,13 @@ version before that one; a version carried the attempts that were made until it 
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import orjson
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.core.queries.sql import named, raw
+from poisonadmin.core.queries.sql import named_sql, raw
 from poisonadmin.decisions.queries import payload_changes
 from poisonadmin.decisions.queries.payload_changes import MAX_PATCHED_BYTES, Changed, NotChanged, PayloadChange
 from poisonadmin.messages.domain.business_keys import extract, parsed_keys
@@ -20,7 +21,9 @@ from poisonadmin.policies.queries import policy_index
 # Their bytes are held in memory together.
 _MESSAGES_A_STEP = 20
 
-_REPLACE = """
+_REPLACE = partial(
+    named_sql,
+    """
 WITH changed AS ({changed}), kept AS (
     INSERT INTO payload_version (message_id, number, headers, payload, transport, until_attempt, replaced_by,
                                  operation_id)
@@ -33,16 +36,15 @@ WITH changed AS ({changed}), kept AS (
 UPDATE body SET payload = changed.payload, headers = changed.headers, transport = changed.transport
 FROM changed WHERE body.id = changed.id
 RETURNING body.id
-"""
-_CHANGE = named(
-    _REPLACE,
+""",
+)
+_CHANGE = _REPLACE(
     changed=raw(
         "SELECT * FROM unnest(%(ids)s::bigint[], %(payloads)s::bytea[], %(headers)s::bytea[],"
         " %(transports)s::bytea[]) AS one (id, payload, headers, transport)"
     ),
 )
-_PUT_BACK = named(
-    _REPLACE,
+_PUT_BACK = _REPLACE(
     changed=raw("""
     SELECT message.id, former.payload, former.headers, former.transport
     FROM (

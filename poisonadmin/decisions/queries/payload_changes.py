@@ -4,6 +4,7 @@ import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -75,18 +76,21 @@ class Changeable:
     most_bytes: int
 
 
-_READ = """
+_READ = partial(
+    Sql,
+    """
 SELECT message.id, address.name, envelope.content_type, envelope.payload_bytes,
        CASE WHEN envelope.payload_bytes <= {most} THEN body.payload END, body.headers,
        body.transport, back.name, back.max_payload_bytes
 FROM message {joins} JOIN body ON body.id = message.id
 WHERE message.id = ANY({ids}) ORDER BY message.id
-"""
+""",
+)
 
 
 def read(ids: Sequence[int]) -> list[Changeable]:
     """Return the messages with what they hold, all of it in memory."""
-    read = Sql(_READ, most=MAX_PATCHED_BYTES, joins=refusals.joins(OperationAction.PATCH), ids=list(ids))
+    read = _READ(most=MAX_PATCHED_BYTES, joins=refusals.joins(OperationAction.PATCH), ids=list(ids))
     return [
         Changeable(
             message_id,

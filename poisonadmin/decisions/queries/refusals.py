@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from poisonadmin.core.domain.access import OutOfScope, Principal
-from poisonadmin.core.queries.sql import EMPTY, Sql, join, named, raw
+from poisonadmin.core.queries.sql import EMPTY, Sql, join, named_sql, raw
 from poisonadmin.decisions.operations.domain.actions import ACTIONS, OperationAction
 from poisonadmin.groups.domain.annotations import MAX_TAGS_OF_A_MESSAGE
 from poisonadmin.messages.domain.states import State
@@ -104,14 +104,14 @@ def _refusal(starts: Sequence[State], *conditions: tuple[Sql, str], goes_back: b
     seen = "message.address_id = ANY(%(visible)s::bigint[])"
     if goes_back:
         seen += " AND back.id = ANY(%(visible)s::bigint[])"
-    return named(
+    return named_sql(
         """
 CASE WHEN %(visible)s::bigint[] IS NOT NULL AND NOT ({seen}) THEN 'not_found'
      WHEN message.state NOT IN ({starts}) THEN message.state {cases} END
 """,
         seen=raw(seen),
         starts=raw(", ".join(f"'{one}'" for one in starts)),
-        cases=join("\n     ", (named("WHEN {it} THEN '{code}'", it=it, code=raw(code)) for it, code in conditions)),
+        cases=join("\n     ", (named_sql("WHEN {it} THEN '{code}'", it=it, code=raw(code)) for it, code in conditions)),
     )
 
 
@@ -142,7 +142,7 @@ _IS_ON_NO_LIST = (
     NOT_LISTED,
 )
 _NOT_APPROVED = tuple(
-    (named("{one} AND NOT {handed_back}", one=condition, handed_back=IS_HANDED_BACK), code)
+    (named_sql("{one} AND NOT {handed_back}", one=condition, handed_back=IS_HANDED_BACK), code)
     for condition, code in (_HAS_NO_PAYLOAD, _DELIVERS_NOWHERE, _IS_TOO_LARGE)
 )
 
@@ -150,7 +150,7 @@ _HAS_NOW = raw("coalesce(tagged.tags, '{}')::text[]")
 _NOT_ASSIGNED = (
     (raw("%(owner)s::text IS NOT NULL AND %(owner_id)s::bigint IS NULL"), NO_OWNER),
     (
-        named(
+        named_sql(
             """%(tags_added)s::text[] <> '{{}}' AND cardinality(ARRAY(
           SELECT unnest({has} || %(tags_added)s::text[]) EXCEPT SELECT unnest(%(tags_removed)s::text[])
         )) > {most}""",
@@ -160,7 +160,7 @@ _NOT_ASSIGNED = (
         TOO_MANY_TAGS,
     ),
     (
-        named(
+        named_sql(
             """NOT (%(sets_owner)s AND own.owner_id IS DISTINCT FROM %(owner_id)s::bigint)
           AND {has} @> %(tags_added)s::text[] AND NOT {has} && %(tags_removed)s::text[]""",
             has=_HAS_NOW,

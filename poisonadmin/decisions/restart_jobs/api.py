@@ -12,12 +12,16 @@ from poisonadmin.core.domain.settings import settings_of
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.domain.lifecycle import OperationState
 from poisonadmin.decisions.operations.queries.preview import OperationPreview, preview
-from poisonadmin.decisions.restart_jobs.commands import restart_jobs as commands
-from poisonadmin.decisions.restart_jobs.commands import runs
-from poisonadmin.decisions.restart_jobs.domain.restart_job import RestartJobSettings
-from poisonadmin.decisions.restart_jobs.domain.runs import RESTART_ACTIONS, RunOutcome
-from poisonadmin.decisions.restart_jobs.queries.restart_jobs import RestartJobRow, get_restart_job, list_restart_jobs
-from poisonadmin.decisions.restart_jobs.queries.runs import RestartRunRow, get_run, list_runs
+from poisonadmin.decisions.restart_jobs import commands
+from poisonadmin.decisions.restart_jobs.domain import RESTART_ACTIONS, RestartJobSettings, RunOutcome
+from poisonadmin.decisions.restart_jobs.queries import (
+    RestartJobRow,
+    RestartRunRow,
+    get_restart_job,
+    get_run,
+    list_restart_jobs,
+    list_runs,
+)
 from poisonadmin.search.domain.selection import SelectionOrder
 from poisonadmin.search.queries.selections import get_selection
 from poisonadmin.web.api.contract import PAGE, Identifier, Paged, SettingsInput, StrictSerializer, contract
@@ -110,7 +114,7 @@ class RestartJobPreview(ApiView):
     def post(self, restart_job_id: int) -> Response:
         """Freeze what a run would decide on now, and show what would become of it, by the checks of the run."""
         job = get_restart_job(restart_job_id, principal=self.reader)
-        selection_id = runs.freeze_for_preview(restart_job_id, principal=self.principal)
+        selection_id = commands.freeze_for_preview(restart_job_id, principal=self.principal)
         selection = get_selection(selection_id, principal=self.reader)
         found = preview(selection, OperationAction(job.action), principal=self.reader)
         row = RestartPreview(**vars(found), selection_id=selection_id, action=job.action)
@@ -128,7 +132,7 @@ class RestartJobRun(ApiView):
         """
         get_restart_job(restart_job_id, principal=self.reader)
         selection_id = self.body["selection"]
-        run = runs.run_once(restart_job_id, principal=self.principal, selection_id=selection_id)
+        run = commands.run_once(restart_job_id, principal=self.principal, selection_id=selection_id)
         return Response(RESTART_RUN.render(get_run(run.id, principal=self.reader)), status=202)
 
 

@@ -13,19 +13,18 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.domain.settings import settings_of
 from poisonadmin.decisions.operations.domain.actions import ACTIONS
-from poisonadmin.decisions.restart_jobs.commands import restart_jobs as commands
-from poisonadmin.decisions.restart_jobs.commands import runs
-from poisonadmin.decisions.restart_jobs.commands.restart_jobs import InvalidRestartJob
-from poisonadmin.decisions.restart_jobs.domain.restart_job import ORDERS, RestartJobSettings
-from poisonadmin.decisions.restart_jobs.domain.runs import RunOutcome
-from poisonadmin.decisions.restart_jobs.queries.restart_jobs import (
+from poisonadmin.decisions.restart_jobs import commands
+from poisonadmin.decisions.restart_jobs.commands import InvalidRestartJob
+from poisonadmin.decisions.restart_jobs.domain import ORDERS, RestartJobSettings, RunOutcome
+from poisonadmin.decisions.restart_jobs.queries import (
     RestartJobRow,
+    RestartRunRow,
     count_restartable,
     get_restart_job,
     list_restart_jobs,
+    list_runs,
 )
-from poisonadmin.decisions.restart_jobs.queries.runs import RestartRunRow, list_runs
-from poisonadmin.messages.domain.member_outcomes import MemberOutcome
+from poisonadmin.messages.domain.outcomes import MemberOutcome
 from poisonadmin.search.queries.selections import get_selection
 from poisonadmin.web.pages.forms import (
     saved_or_shown,
@@ -135,7 +134,7 @@ def edit(request: HttpRequest, principal: Principal, restart_job_id: int | None 
 @page(Permission.CONFIGURE, is_for_all=True)
 def preview(request: HttpRequest, principal: Principal, restart_job_id: int) -> HttpResponseBase:  # noqa: ARG001
     """Freeze what a run would decide on now, and go to its preview."""
-    selection_id = runs.freeze_for_preview(restart_job_id, principal=principal)
+    selection_id = commands.freeze_for_preview(restart_job_id, principal=principal)
     return HttpResponseRedirect(reverse("restart_jobs-previewed", args=[restart_job_id, selection_id]))
 
 
@@ -156,7 +155,7 @@ def run(request: HttpRequest, principal: Principal, restart_job_id: int) -> Http
     given = request.POST.get("selection", "")
     selection_id = int(given) if given.isdecimal() and len(given) < ID_DIGITS else None
     try:
-        made = runs.run_once(restart_job_id, principal=principal, selection_id=selection_id)
+        made = commands.run_once(restart_job_id, principal=principal, selection_id=selection_id)
     except InvalidRestartJob:
         notes.error(request, "The messages have changed since this preview. Preview it again.")
         return HttpResponseRedirect(reverse("restart_jobs-one", args=[restart_job_id]))

@@ -7,8 +7,8 @@ from poisonadmin.core.domain.access import Permission
 from poisonadmin.core.domain.addresses import MAX_ADDRESS_CHARS
 from poisonadmin.core.domain.errors import NEW
 from poisonadmin.decisions.operations.domain.actions import OperationAction
-from poisonadmin.decisions.sign_offs.commands.rules import MAX_ABOVE, delete_sign_off_rule, save_sign_off_rule
-from poisonadmin.decisions.sign_offs.queries.rules import SignOffRuleRow, get_sign_off_rule, list_sign_off_rules
+from poisonadmin.decisions.sign_offs.commands import MAX_ABOVE, delete_sign_off_rule, save_sign_off_rule
+from poisonadmin.decisions.sign_offs.queries import SignOffRuleRow, get_sign_off_rule, list_sign_off_rules
 from poisonadmin.web.api.contract import StrictSerializer, Text, contract
 from poisonadmin.web.api.shape import Shape, whole_list
 from poisonadmin.web.api.view import ApiView, route, shown

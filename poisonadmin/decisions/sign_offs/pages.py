@@ -15,10 +15,15 @@ from poisonadmin.decisions.operations.commands.operations import OperationNotCha
 from poisonadmin.decisions.operations.domain.actions import ACTIONS
 from poisonadmin.decisions.operations.domain.lifecycle import OperationState
 from poisonadmin.decisions.operations.queries.operations import OperationRow, list_operations
-from poisonadmin.decisions.sign_offs.commands.rules import check_sign_off_rule, delete_sign_off_rule, save_sign_off_rule
-from poisonadmin.decisions.sign_offs.commands.sign_off import HashMismatch, sign_off
-from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffDecision, SignOffNeeded
-from poisonadmin.decisions.sign_offs.queries.rules import get_sign_off_rule, list_sign_off_rules
+from poisonadmin.decisions.sign_offs.commands import (
+    HashMismatch,
+    check_sign_off_rule,
+    delete_sign_off_rule,
+    save_sign_off_rule,
+    sign_off,
+)
+from poisonadmin.decisions.sign_offs.domain import SignOffDecision, SignOffNeeded
+from poisonadmin.decisions.sign_offs.queries import get_sign_off_rule, list_sign_off_rules
 from poisonadmin.web.pages.forms import StoredForm, TextField, saved_or_shown, whole_number
 from poisonadmin.web.pages.views import NO_REASON, Section, SidebarEntry, page, pager, reason_of
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.delivery.commands.retry_decisions import Answered
-from poisonadmin.messages.domain.outcome import Outcome
+from poisonadmin.messages.domain.outcomes import Outcome
 from poisonadmin.policies.domain.policy import Policy
 from poisonadmin.policies.domain.retry_decision import ConversationEnd
 

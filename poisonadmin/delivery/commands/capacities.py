@@ -8,8 +8,7 @@ import json
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.brokers.domain import broker_kinds
-from poisonadmin.delivery.domain.claim_plan import Capacity
-from poisonadmin.delivery.domain.slots import slots_ahead
+from poisonadmin.delivery.domain.claim_plan import Capacity, slots_ahead
 from poisonadmin.destinations.domain import handler_config, http_config
 
 # A broker's connection has a whole batch under way at once; any other delivery stands for itself.

@@ -18,10 +18,13 @@ from django.db.backends.utils import CursorWrapper
 from poisonadmin.core.commands.locks import try_lock
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_values
-from poisonadmin.core.queries.sql import named, raw
+from poisonadmin.core.queries.sql import named_sql, raw
 from poisonadmin.delivery.commands import ordered_conversations
 from poisonadmin.delivery.commands.capacities import capacities
 from poisonadmin.delivery.domain.claim_plan import (
+    LEAD_SECONDS,
+    LEAST_SPAN_SECONDS,
+    SLACK_SECONDS,
     Allowance,
     Capacity,
     LaneCap,
@@ -29,9 +32,9 @@ from poisonadmin.delivery.domain.claim_plan import (
     isolated_allowances,
     lane_caps,
     operation_caps,
+    slots_ahead,
 )
 from poisonadmin.delivery.domain.lease import LEASE_SECONDS
-from poisonadmin.delivery.domain.slots import LEAD_SECONDS, LEAST_SPAN_SECONDS, SLACK_SECONDS, slots_ahead
 from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, move
 from poisonadmin.messages.domain.states import Event, State
 
@@ -106,9 +109,9 @@ VALUES (now() + %(lease)s * interval '1 s', %(shards)s, 0, %(job)s, %(isolation)
 
 # A message's place among the ids gives its shard and its slot: so the update needs no join, and walks the index once.
 _PLACE = raw("width_bucket(message.id, (SELECT ids FROM dealt))")
-# As delivery/domain/slots.py says.
-_FIRST_SLOT = named("now() + {lead} * interval '1 s'", lead=LEAD_SECONDS)
-_END_OF_SLOTS = named(
+# As delivery/domain/claim_plan.py says.
+_FIRST_SLOT = named_sql("now() + {lead} * interval '1 s'", lead=LEAD_SECONDS)
+_END_OF_SLOTS = named_sql(
     "GREATEST(max(start_at + distance), min(start_at) + {span} * interval '1 s')", span=LEAST_SPAN_SECONDS
 )
 
@@ -146,7 +149,7 @@ _PICKED = """picked AS (
     ) AS due
 )"""
 # Their shards, and their slots where there is a rate.
-_PLACED = named(
+_PLACED = named_sql(
     """placed AS MATERIALIZED (
     SELECT id, destination_id, place, pace,
            (first_shard + CASE WHEN pace IS NULL THEN coalesce(run, place) %% shards ELSE 0 END) %% %(shards)s AS shard,
@@ -178,7 +181,7 @@ _SHARDS = """shards AS (
          USING (shard)
 )"""
 # Where the slots of destinations go on.
-_SLOTS = named(
+_SLOTS = named_sql(
     """slots AS (
     UPDATE destination SET next_slot = used.until
     FROM (SELECT destination_id, {end} AS until FROM placed GROUP BY 1) AS used
@@ -187,7 +190,7 @@ _SLOTS = named(
     end=_END_OF_SLOTS,
 )
 # Where the slots of operations go on.
-_PACED = named(
+_PACED = named_sql(
     """paced AS (
     UPDATE operation_pace AS own SET next_slot = used.until
     FROM (SELECT pace, {end} AS until FROM placed WHERE pace IS NOT NULL GROUP BY pace) AS used
@@ -208,8 +211,8 @@ _TAKE = move(
     sets={
         "attempt_number": "attempt_number + 1",
         "claim_id": "%(claim)s",
-        "shard": str(named("(SELECT shards FROM dealt)[{place}]", place=_PLACE)),
-        "start_at": str(named("NULLIF((SELECT starts FROM dealt)[{place}], 'infinity')", place=_PLACE)),
+        "shard": str(named_sql("(SELECT shards FROM dealt)[{place}]", place=_PLACE)),
+        "start_at": str(named_sql("NULLIF((SELECT starts FROM dealt)[{place}], 'infinity')", place=_PLACE)),
     },
     parts=StatementParts(
         beside=f"{_USED}, {_SHARDS}, {_SLOTS}, {_PACED}", then="SELECT shard, destination_id, n FROM used"

@@ -1,22 +1,165 @@
-"""Recover: notice that a process which delivers is gone, and give back what it held.
+"""Recovers what a process that delivers and is gone held: notices it, reads its journals, and gives the rest back.
 
 A free lock is only a hint: a restarted database frees every lock. A node is dead when its lock is free and its
 heartbeat is old, or when its lease has run out.
+
+A lost node that ran handlers has results in its journals, and the messages that it had begun. The process that finds it
+lost leaves its messages alone until the journals have been read, on its own machine (ruling R2). When nobody has read
+them a lease later, they are lost with their machine, and everything unsettled counts as begun.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
 from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.domain.locks import Lock, lock_key
-from poisonadmin.core.queries.sql import Sql, name, named
+from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.core.queries.sql import Sql, join, name, named_sql, names, raw
 from poisonadmin.delivery.commands import ordered_conversations
-from poisonadmin.delivery.commands.crash_recovery import suspect_held
 from poisonadmin.delivery.commands.settle import Settled, settle
-from poisonadmin.delivery.domain.lease import SILENT_SECONDS, SILENT_SECONDS_AFTER_RESTART
+from poisonadmin.delivery.domain.lease import LEASE_SECONDS, SILENT_SECONDS, SILENT_SECONDS_AFTER_RESTART, HeldFor
+from poisonadmin.groups.domain.failures import Failure, fingerprint, title
+
+# A FROM clause with `taken` (claim_id, shard, message_id) and `message`. Claims are few and name their messages, so
+# that no index has to change with a state. OFFSET 0 is a fence: to the planner, whose statistics are older than any
+# claim, hardly a message is DLNG, and it would read the table and compare each of its rows with each that was taken.
+IN_FLIGHT = raw("""
+(SELECT claim.id AS claim_id, claim_shard.shard, unnest(claim_shard.message_ids) AS message_id
+ FROM claim JOIN claim_shard ON claim_shard.claim_id = claim.id WHERE claim.is_open) AS taken CROSS JOIN LATERAL (
+    SELECT * FROM message WHERE id = taken.message_id AND claim_id = taken.claim_id AND state = 'DLNG' OFFSET 0
+) AS message
+""")
+
+
+@dataclass(frozen=True)
+class LostNode:
+    """A lost node whose journals nobody has read yet. `destinations`: the unsettled messages by their ids."""
+
+    id: int
+    name: str
+    claim_id: int
+    shard: int
+    journals: str
+    destinations: Mapping[int, HeldFor]
+
+
+class Journals(Protocol):
+    """The journals on this machine (workers/crash_recovery.py)."""
+
+    def read(self, node: LostNode) -> Sequence[Mapping[str, Any]] | None:
+        """Return the node's attempts as rows of the attempt table, column -> value; None when its journals are lost."""
+
+    def forget(self, node_id: int) -> None:
+        """Remove the node's journals."""
+
+    def node_ids(self) -> set[int]:
+        """Return the nodes that have journals here."""
+
+
+_LOST = """
+SELECT id, name, claim_id, shard, journals, host <> %(host)s AS is_given_up FROM node
+WHERE "end" = 'lost' AND journals IS NOT NULL
+  AND (host = %(host)s OR ended_at < now() - %(lease)s * interval '1 s')
+ORDER BY id
+"""
+
+_HELD_BY_SHARD = named_sql(
+    """
+{in_flight} JOIN address ON address.id = message.address_id
+     JOIN destination ON destination.id = address.destination_id
+WHERE taken.claim_id = %(claim)s AND taken.shard = %(shard)s
+""",
+    in_flight=IN_FLIGHT,
+)
+_HELD = named_sql("SELECT message.id, destination_id, destination.owner FROM {held}", held=_HELD_BY_SHARD)
+
+# A candidate had begun from its start mark on.
+_SUSPECT = named_sql(
+    """
+INSERT INTO attempt (message_id, attempt_number, claim_id, shard, destination_id, finished_at, outcome, error_class,
+                     error_message, fingerprint, title)
+SELECT message.id, message.attempt_number, taken.claim_id, taken.shard, destination_id, now(), 'node_lost', 'NodeLost',
+       %(words)s, %(fingerprint)s, %(title)s
+FROM {held}
+  AND (address.blame = 'all_in_flight' OR destination.kind = 'handler' AND (
+       %(all)s OR message.id = (SELECT start_mark FROM node WHERE id = %(node)s)))
+ON CONFLICT DO NOTHING
+""",
+    held=_HELD_BY_SHARD,
+)
+
+_INSERT = partial(Sql, "INSERT INTO attempt ({columns}) VALUES ({values}) ON CONFLICT DO NOTHING")
+_NEEDED = """
+SELECT id FROM node WHERE id = ANY(%(nodes)s) AND (ended_at IS NULL OR "end" = 'lost' AND journals IS NOT NULL)
+"""
+_READ = "UPDATE node SET journals = NULL WHERE id = %(node)s AND journals IS NOT NULL"
+
+
+def search_lost_nodes(host: str, journals: Journals) -> int:
+    """Read the journals of the lost nodes of this host, and write what they say; return how many nodes were searched.
+
+    Settle afterwards.
+    """
+    lost = fetch_rows(_LOST, {"host": host, "lease": LEASE_SECONDS})
+    for node_id, node_name, claim_id, shard, directory, is_given_up in lost:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(str(_HELD), {"claim": claim_id, "shard": shard})
+            held = {message_id: HeldFor(*place) for message_id, *place in cursor.fetchall()}
+            node = LostNode(node_id, node_name, claim_id, shard, directory, held)
+            rows = None if is_given_up else journals.read(node)
+            _write(cursor, rows or ())
+            suspect_held(cursor, node.id, node.name, (node.claim_id, node.shard), everything=rows is None)
+            cursor.execute(_READ, {"node": node_id})
+        journals.forget(node_id)
+    return len(lost)
+
+
+def sweep_journals(journals: Journals) -> int:
+    """Remove journals that nobody needs any more, of nodes that ended and could not do it; return of how many nodes."""
+    kept = journals.node_ids()
+    unneeded = kept.difference(fetch_values(_NEEDED, {"nodes": list(kept)}))
+    for node_id in sorted(unneeded):
+        journals.forget(node_id)
+    return len(unneeded)
+
+
+def _write(cursor: CursorWrapper, rows: Sequence[Mapping[str, Any]]) -> None:
+    for row in rows:
+        values = join(", ", (Sql("{value}", value=value) for value in row.values()))
+        cursor.execute(*_INSERT(columns=names(row), values=values))
+
+
+def suspect_held(
+    cursor: CursorWrapper, node_id: int, node: str, shard: tuple[int, int], *, everything: bool = False
+) -> None:
+    """Write the attempts, outcome `node_lost`, of what a lost node held unanswered and its loss accuses.
+
+    By the plain rule that is all of it, whatever it was delivered to (SAP-8, SAP-n); by the exact one the candidate
+    that was tried alone. `everything`: its journals are lost, so what it held for handlers counts as begun (R2).
+    `shard`: the claim's id and the number of the shard.
+    """
+    failure = Failure("NodeLost", f"The node {node} was lost while it held this message.")
+    cursor.execute(
+        str(_SUSPECT),
+        {
+            "node": node_id,
+            "claim": shard[0],
+            "shard": shard[1],
+            "all": everything,
+            "words": failure.message,
+            "fingerprint": fingerprint(failure),
+            "title": title(failure),
+        },
+    )
 
 
 def _is_gone(lock: Lock, key: str) -> Sql:
     """Return the condition that the process which holds the lock of a row is silent, and its lock is free."""
-    return named(
+    return named_sql(
         """
 heartbeat_at < now() - CASE WHEN pg_postmaster_start_time() > now() - interval '{after_restart} s'
                             THEN interval '{after_restart} s' ELSE interval '{silent} s' END
@@ -32,7 +175,7 @@ AND NOT EXISTS (
     )
 
 
-_LOSE_NODES = named(
+_LOSE_NODES = named_sql(
     """
 UPDATE node SET ended_at = now(), "end" = 'lost'
 WHERE ended_at IS NULL AND (lease_until < now() OR ({is_gone}))
@@ -42,7 +185,7 @@ RETURNING id, name, claim_id, shard, journals IS NOT NULL
 )
 
 # A shard whose task never began, and whose job is gone: the row that we insert keeps a late task from delivering it.
-_FENCE_SHARDS = named(
+_FENCE_SHARDS = named_sql(
     """
 INSERT INTO node (name, host, pid, claim_id, shard, lease_until, ended_at, "end")
 SELECT 'recover', '', 0, claim.id, claim_shard.shard, now(), now(), 'fenced'
@@ -56,7 +199,7 @@ ON CONFLICT (claim_id, shard) DO NOTHING
 )
 
 # A requested run has a position, where another worker goes on.
-_LOSE_RUNS = named(
+_LOSE_RUNS = named_sql(
     """
 UPDATE run SET state = CASE WHEN position IS NULL THEN 'failed' ELSE 'queued' END,
     error = CASE WHEN position IS NULL THEN 'its worker ended while it ran' ELSE error END,

@@ -9,8 +9,7 @@ from django.db import connection, transaction
 from poisonadmin.core.queries.rows import fetch_rows
 from poisonadmin.delivery.commands.claim import ClaimRef, claim_due, claim_isolated
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.delivery.domain.destination_tally import DestinationTally
-from poisonadmin.delivery.domain.window import next_window
+from poisonadmin.delivery.domain.window import DestinationTally, next_window
 from poisonadmin.runs.commands import worker_runs
 from poisonadmin.runs.domain.kinds import KindName
 from poisonadmin.store.models.claim import Claim

@@ -8,9 +8,8 @@ from typing import NamedTuple
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands import audit
-from poisonadmin.core.queries.sql import join, named, raw
-from poisonadmin.delivery.commands.outcome_batches import NOT_DELIVERED
-from poisonadmin.messages.domain.outcome import Outcome
+from poisonadmin.core.queries.sql import join, named_sql, raw
+from poisonadmin.messages.domain.outcomes import Outcome
 from poisonadmin.messages.domain.states import Event
 from poisonadmin.policies.domain import answer_decision
 from poisonadmin.policies.domain.hot_loops import IMMEDIATE_REDELIVERIES, WAIT_MS, WITHIN_SECONDS
@@ -84,7 +83,7 @@ class Answered(NamedTuple):
 
 
 # Of the last eleven attempts, which ten redeliveries part; or of the wait that led to this attempt.
-_IS_HOT = named(
+_IS_HOT = named_sql(
     """message.attempt_number > {most} AND (
     (SELECT count(*) > {most} AND min(finished_at) > max(finished_at) - interval '{within} s'
      FROM (SELECT finished_at FROM attempt AS one WHERE one.message_id = message.id
@@ -116,7 +115,14 @@ _EXPRESSIONS = {
     "tags": """CASE WHEN %(rules)s THEN
         coalesce((SELECT tags FROM message_tag WHERE message_id = message.id), '{}') END""",
 }
-_ANSWERED = named(
+# An element of FROM: each message of the batches that was not delivered, once. A message may be in two batches: written
+# by a node that was taken for dead, and by the process that took it for dead.
+_NOT_DELIVERED = raw("""
+(SELECT DISTINCT message_id
+ FROM (SELECT unnest(message_ids) AS message_id, unnest(delivered) AS attempt_number
+       FROM outcome_batch WHERE id = ANY(%(batches)s)) AS written WHERE attempt_number IS NULL) AS answered
+""")
+_ANSWERED = named_sql(
     """
 SELECT decided.* FROM {not_delivered} CROSS JOIN LATERAL (
     SELECT {columns}
@@ -131,7 +137,7 @@ SELECT decided.* FROM {not_delivered} CROSS JOIN LATERAL (
     FOR UPDATE OF message
 ) AS decided
 """,
-    not_delivered=NOT_DELIVERED,
+    not_delivered=_NOT_DELIVERED,
     columns=join(", ", (raw(f"{_EXPRESSIONS.get(name, f'attempt.{name}')} AS {name}") for name in Answered._fields)),
 )
 

@@ -6,6 +6,7 @@ claim at a time. What a node that has ended left unanswered goes back, once. Set
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from django.db import connection, transaction
@@ -14,9 +15,8 @@ from django.db.backends.utils import CursorWrapper
 from poisonadmin.core.commands.locks import hold, try_lock
 from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.core.queries.rows import fetch_values
-from poisonadmin.core.queries.sql import named, raw
+from poisonadmin.core.queries.sql import named_sql, raw
 from poisonadmin.delivery.commands import breakers, ordered_conversations
-from poisonadmin.delivery.commands.outcome_batches import DELIVERED, delete_batches, has_batches, take_batches
 from poisonadmin.delivery.commands.settle_failures import settle_failures
 from poisonadmin.messages.commands.admission import refuse_inadmissible
 from poisonadmin.messages.commands.confirmations import AWAITED
@@ -37,6 +37,24 @@ class Settled:
         return Settled(self.delivered + other.delivered, self.failed + other.failed, self.returned + other.returned)
 
 
+MESSAGES_A_TRANSACTION = 5_000
+
+# Taken oldest first, so that counts which go over several messages are counted in the order of their attempts.
+_TAKE_BATCHES = """
+SELECT coalesce(array_agg(id), '{}'), coalesce(sum(size), 0)::int FROM (
+    SELECT id, cardinality(message_ids) AS size, sum(cardinality(message_ids)) OVER (ORDER BY id) AS total
+    FROM outcome_batch WHERE claim_id = %(claim)s
+) AS batch WHERE total - size < %(messages)s
+"""
+_HAS_BATCHES = "SELECT EXISTS (SELECT FROM outcome_batch WHERE claim_id = %(claim)s)"
+_DELETE_BATCHES = "DELETE FROM outcome_batch WHERE id = ANY(%(batches)s)"
+
+# Messages of the batches that were delivered, and by which attempt.
+_DELIVERED_BY = """
+SELECT * FROM (SELECT unnest(message_ids) AS id, unnest(delivered) AS attempt_number
+               FROM outcome_batch WHERE id = ANY(%(batches)s)) AS answered WHERE attempt_number IS NOT NULL
+"""
+
 # A node that is lost waits until its journals are read: what a handler had begun was found there (R2).
 _HAS_ENDED = raw("""
 node.ended_at IS NOT NULL AND node.settled_at IS NULL AND (node."end" <> 'lost' OR node.journals IS NULL)
@@ -45,7 +63,7 @@ node.ended_at IS NOT NULL AND node.settled_at IS NULL AND (node."end" <> 'lost' 
 # It still delivers, and will not begin these.
 _RELEASES = raw("node.released IS NOT NULL AND node.ended_at IS NULL")
 
-_UNSETTLED = named(
+_UNSETTLED = named_sql(
     """
 SELECT claim_id FROM outcome_batch UNION SELECT claim_id FROM node WHERE {has_ended}
 UNION SELECT claim_id FROM node WHERE {releases} ORDER BY 1
@@ -59,7 +77,7 @@ _DELIVERED = move(
     Event.DELIVERED,
     State.DLVD,
     chosen=ChosenRows(
-        DELIVERED,
+        _DELIVERED_BY,
         asks="""message.claim_id = %(claim)s
             AND (message.id, message.attempt_number) IN (SELECT id, attempt_number FROM chosen)""",
     ),
@@ -104,10 +122,10 @@ _RETURNED = move(
     ),
 )
 
-_OF_CLAIM = "SELECT node.id FROM node WHERE node.claim_id = %(claim)s AND {which}"
-_ENDED = str(named(_OF_CLAIM, which=_HAS_ENDED))
+_OF_CLAIM = partial(named_sql, "SELECT node.id FROM node WHERE node.claim_id = %(claim)s AND {which}")
+_ENDED = str(_OF_CLAIM(which=_HAS_ENDED))
 # Locked: it must not end meanwhile and be taken for one that has given everything back.
-_RELEASING = str(named(_OF_CLAIM, which=_RELEASES + raw("FOR NO KEY UPDATE")))
+_RELEASING = str(_OF_CLAIM(which=_RELEASES + raw("FOR NO KEY UPDATE")))
 _RELEASED = "UPDATE node SET released = NULL WHERE id = ANY(%(nodes)s)"
 _IS_ANSWERED = "SELECT settled >= size FROM claim WHERE id = %(claim)s"
 _NODES_SETTLED = "UPDATE node SET settled_at = now() WHERE id = ANY(%(nodes)s)"
@@ -145,19 +163,26 @@ def _settle_some(claim_id: int, *, waits: bool) -> tuple[Settled, bool]:
             hold(cursor, Lock.SETTLE, lock_key(claim_id))
         elif not try_lock(cursor, Lock.SETTLE, lock_key(claim_id)):
             return Settled(), False
-        batches, size = take_batches(cursor, claim_id)
+        cursor.execute(_TAKE_BATCHES, {"claim": claim_id, "messages": MESSAGES_A_TRANSACTION})
+        batches, size = cursor.fetchone()
         settled = _settle_batches(cursor, claim_id, batches, size) if batches else Settled()
-        if batches and has_batches(cursor, claim_id):
+        if batches and _has_batches(cursor, claim_id):
             return settled, True
         settled += Settled(returned=_return_unanswered(cursor, claim_id))
         cursor.execute(_CLOSE, {"claim": claim_id})
     return settled, False
 
 
+def _has_batches(cursor: CursorWrapper, claim_id: int) -> bool:
+    """Return whether the claim has batches: more than were taken, or some that were written meanwhile."""
+    cursor.execute(_HAS_BATCHES, {"claim": claim_id})
+    return bool(cursor.fetchone()[0])
+
+
 def _settle_batches(cursor: CursorWrapper, claim_id: int, batches: list[int], size: int) -> Settled:
     delivered = _settle_delivered(cursor, claim_id, batches)
     failed = settle_failures(cursor, claim_id, batches) if delivered < size else 0
-    delete_batches(cursor, batches)
+    cursor.execute(_DELETE_BATCHES, {"batches": batches})
     cursor.execute(_COUNT, {"claim": claim_id, "settled": delivered + failed})
     return Settled(delivered, failed)
 

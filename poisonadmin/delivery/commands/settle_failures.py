@@ -10,8 +10,7 @@ from django.db.backends.utils import CursorWrapper
 from poisonadmin.addresses.commands import AddressRef, ensure_addresses
 from poisonadmin.delivery.commands import breakers
 from poisonadmin.delivery.commands.breakers import BreakerCounts
-from poisonadmin.delivery.commands.conversation_errors import ConversationError, enqueue_errors
-from poisonadmin.delivery.commands.dead_letters import record_moves
+from poisonadmin.delivery.commands.child_messages import ConversationError, enqueue_errors, record_moves
 from poisonadmin.delivery.commands.retry_decisions import Answered, FailureRuleDecisions, decide_retry, read_answered
 from poisonadmin.groups.commands import failure_groups
 from poisonadmin.messages.commands import schedule

@@ -7,7 +7,7 @@ from rest_framework.response import Response
 from poisonadmin.addresses import commands, queries
 from poisonadmin.addresses.queries import AddressRow
 from poisonadmin.core.domain.access import Permission
-from poisonadmin.decisions.operations.commands.address_resume import resume_without
+from poisonadmin.decisions.operations.commands.releases import resume_without
 from poisonadmin.store.models.lane import AddressStatus
 from poisonadmin.web.api.contract import PAGE, Identifier, Paged, ReasonInput, choice, contract, pattern
 from poisonadmin.web.api.shape import Shape

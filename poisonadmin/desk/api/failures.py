@@ -21,7 +21,7 @@ from poisonadmin.groups.commands.group_annotations import annotate
 from poisonadmin.groups.commands.merged_groups import MAX_MEMBERS, merge, split
 from poisonadmin.groups.domain.annotations import MAX_NOTE_CHARS, MAX_TAGS, MAX_URL_CHARS
 from poisonadmin.groups.queries.groups import ORDERINGS, GroupDetail, GroupRow, get_group, list_groups
-from poisonadmin.messages.domain.outcome import Outcome
+from poisonadmin.messages.domain.outcomes import Outcome
 from poisonadmin.messages.queries import counts
 from poisonadmin.messages.queries.counts import ScopeCounts
 from poisonadmin.runs.domain.kinds import RunState

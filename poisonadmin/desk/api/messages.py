@@ -12,7 +12,7 @@ from poisonadmin.desk.queries.schedule_steps import NextStep, PastStep
 from poisonadmin.desk.queries.versions import VersionRow, version_payload, versions
 from poisonadmin.intake.commands import accept
 from poisonadmin.intake.domain.envelope import ENVELOPE, parse_line
-from poisonadmin.messages.domain.outcome import Outcome
+from poisonadmin.messages.domain.outcomes import Outcome
 from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.messages.queries.detail_rows import AttemptRow, HistoryRow, HopRow, MessageDetail, Transport
 from poisonadmin.messages.queries.message_rows import MessageRow

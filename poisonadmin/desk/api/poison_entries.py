@@ -7,7 +7,7 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
-from poisonadmin.decisions.operations.commands.bookmark_release import release_bookmark
+from poisonadmin.decisions.operations.commands.releases import release_bookmark
 from poisonadmin.intake.domain.envelope import MessageEnvelope, parse_envelope
 from poisonadmin.messages.domain import envelope_fields
 from poisonadmin.messages.domain.envelope_fields import LIMITS, InvalidEnvelope

@@ -16,7 +16,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.filter_values import address_or_pattern as checked_pattern
 from poisonadmin.core.domain.filter_values import number
-from poisonadmin.decisions.operations.commands.address_resume import resume_without
+from poisonadmin.decisions.operations.commands.releases import resume_without
 from poisonadmin.decisions.operations.domain.actions import ACTIONS
 from poisonadmin.desk.pages.opened_from import list_parameter
 from poisonadmin.destinations.queries import list_destinations

@@ -29,7 +29,7 @@ from poisonadmin.decisions.operations.commands.beginning import decide_on
 from poisonadmin.decisions.operations.domain.actions import ACTIONS, Action
 from poisonadmin.decisions.operations.domain.params import InvalidOperation
 from poisonadmin.decisions.queries.approval_warnings import approval_warnings
-from poisonadmin.decisions.sign_offs.queries.needed import limits_of, sign_off_needed
+from poisonadmin.decisions.sign_offs.queries import limits_of, sign_off_needed
 from poisonadmin.desk.pages.crashed import TABLE as CRASHED_TABLE
 from poisonadmin.messages.domain.states import Event
 from poisonadmin.messages.queries.message_rows import MessageRow, messages_by_id

@@ -22,7 +22,7 @@ from poisonadmin.desk.pages.readable import MAX_SHOWN_BYTES, NoTree
 from poisonadmin.desk.queries.detail import attempts, get_message, get_transport, history, hops, payload, payload_start
 from poisonadmin.desk.queries.schedule import schedule
 from poisonadmin.desk.queries.versions import versions
-from poisonadmin.messages.domain.outcome import CRASHES, Outcome
+from poisonadmin.messages.domain.outcomes import CRASHES, Outcome
 from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.messages.queries.detail_rows import AttemptRow, HistoryRow, MessageDetail
 from poisonadmin.messages.queries.message_rows import MessageRow

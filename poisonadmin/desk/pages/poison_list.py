@@ -9,8 +9,8 @@ from django_htmx.http import HttpResponseClientRedirect
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import InvalidFilter, checked_text
-from poisonadmin.decisions.operations.commands.bookmark_release import action_of, release_bookmark
-from poisonadmin.decisions.sign_offs.queries.needed import limits_of, sign_off_needed
+from poisonadmin.decisions.operations.commands.releases import action_of, release_bookmark
+from poisonadmin.decisions.sign_offs.queries import limits_of, sign_off_needed
 from poisonadmin.poison_list.queries.entries import (
     EntryRow,
     get_entry,

@@ -30,7 +30,7 @@ _LAST_MOVE = Sql(
     ORDER BY hop.id DESC LIMIT 1
 ) AS last ON last.to_address = a.name AND o.name <> a.name"""
 )
-# As the child of such a move carries them in its headers (delivery/commands/dead_letters.py).
+# As the child of such a move carries them in its headers (delivery/commands/child_messages.py).
 _ORIGIN = Sql(
     """CASE WHEN last.id IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
     '_AMQ_ORIG_ADDRESS', last.from_address,

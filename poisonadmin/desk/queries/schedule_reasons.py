@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from poisonadmin.messages.domain.outcome import Outcome
+from poisonadmin.messages.domain.outcomes import Outcome
 from poisonadmin.messages.domain.states import Event, State
 from poisonadmin.messages.queries.detail_rows import AttemptRow, HistoryRow, MessageDetail
 from poisonadmin.policies.domain import hot_loops

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from poisonadmin.desk.queries.schedule_reasons import retry_rule
-from poisonadmin.messages.domain.outcome import Outcome
+from poisonadmin.messages.domain.outcomes import Outcome
 from poisonadmin.messages.domain.states import Event, State
 from poisonadmin.messages.queries.detail_rows import AttemptRow, HistoryRow
 from poisonadmin.policies.domain.policy import Policy

@@ -24,7 +24,7 @@ from poisonadmin.groups.commands.regroup_groups import decide_on_groups
 from poisonadmin.groups.commands.regroup_moves import bring_along, give_aliases, move_failures
 from poisonadmin.groups.domain.regroup_plan import FailureMove, RegroupedFailure
 from poisonadmin.messages.domain.id_ranges import IdRange
-from poisonadmin.messages.queries.archive_files import files_of_pieces
+from poisonadmin.messages.queries.archived_index import files_of_pieces
 from poisonadmin.messages.queries.id_ranges import next_ranges
 from poisonadmin.runs.commands import worker_runs
 from poisonadmin.runs.commands.job_work import SECONDS_AFTER_ERROR, TURN_SECONDS, job_of, working_on

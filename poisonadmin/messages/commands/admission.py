@@ -8,11 +8,12 @@ and comes back unbegun, to be refused then.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.core.queries.sql import join, named, raw
+from poisonadmin.core.queries.sql import join, named_sql, raw
 from poisonadmin.messages.commands.oversize import reject_oversized
 from poisonadmin.messages.commands.poison_entries import listed_messages, release_for_messages
 from poisonadmin.messages.commands.transitions import StatementParts, move
@@ -32,11 +33,14 @@ _ENDED = raw("""
 JOIN conversation ON conversation.address_id = message.address_id
                  AND conversation.conversation_id = envelope.conversation_id AND conversation.ended_at IS NOT NULL
 """)
-_CHOSEN = """
+_CHOSEN = partial(
+    named_sql,
+    """
     SELECT message.id, message.address_id, message.state, message.reason, message.group_id, {note} AS note
     FROM message JOIN envelope ON envelope.id = message.id {refused_for}
     WHERE message.id = ANY(%(ids)s) AND message.state = 'TBDL' ORDER BY message.id FOR UPDATE OF message SKIP LOCKED
-"""
+""",
+)
 _WITH_NOTE = StatementParts(shows=("chosen.note",), note="note")
 
 _LIST = move(
@@ -44,7 +48,7 @@ _LIST = move(
     Event.LISTED,
     State.NDLV,
     reason=Reason.LISTED,
-    chosen=str(named(_CHOSEN, refused_for=_LISTED, note=raw("entry.why"))),
+    chosen=str(_CHOSEN(refused_for=_LISTED, note=raw("entry.why"))),
     parts=_WITH_NOTE,
 )
 _PARK = move(
@@ -52,14 +56,14 @@ _PARK = move(
     Event.CONVERSATION_ENDED,
     State.NDLV,
     reason=Reason.CONVERSATION_ENDED,
-    chosen=str(named(_CHOSEN, refused_for=_ENDED, note=raw("'its conversation has ended'"))),
+    chosen=str(_CHOSEN(refused_for=_ENDED, note=raw("'its conversation has ended'"))),
     parts=_WITH_NOTE,
 )
 
 _OF_BATCH = join(
     " UNION ",
     (
-        named(
+        named_sql(
             """
 SELECT message.id FROM staged_message AS staged JOIN message USING (id) JOIN envelope USING (id) {refused_for}
 WHERE staged.batch = %(batch)s
@@ -96,8 +100,8 @@ FROM message JOIN envelope USING (id) JOIN conversation
         AND conversation.conversation_id = envelope.conversation_id
 WHERE message.id = ANY(%(ids)s) AND ended_at IS NOT NULL
 """)
-_OF_ENDED = named("SELECT message.id {ended}", ended=_ENDED_BEFORE)
-_REOPEN = named(
+_OF_ENDED = named_sql("SELECT message.id {ended}", ended=_ENDED_BEFORE)
+_REOPEN = named_sql(
     """
 DELETE FROM conversation USING (
     SELECT conversation.address_id, conversation.conversation_id

@@ -6,13 +6,14 @@ and groups and before lanes.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands import audit, locks
 from poisonadmin.core.domain.locks import POISON_LIST_CHANNEL, Lock
-from poisonadmin.core.queries.sql import name, named, raw
+from poisonadmin.core.queries.sql import name, named_sql, raw
 
 
 class ListingLimits(NamedTuple):
@@ -39,14 +40,17 @@ class ChangedEntry(NamedTuple):
     change: int
 
 
-_REACHED = """(%(listed)s OR CASE WHEN %(fatal)s THEN {crashes} + excluded.crashes >= %(crash_limit)s
-                                  ELSE {failures} + excluded.failures >= %(failure_limit)s END)"""
-_SECOND = named(_REACHED, crashes=name("entry.crashes"), failures=name("entry.failures"))
+_REACHED = partial(
+    named_sql,
+    """(%(listed)s OR CASE WHEN %(fatal)s THEN {crashes} + excluded.crashes >= %(crash_limit)s
+                                  ELSE {failures} + excluded.failures >= %(failure_limit)s END)""",
+)
+_SECOND = _REACHED(crashes=name("entry.crashes"), failures=name("entry.failures"))
 _FIRST = raw("(%(listed)s OR CASE WHEN %(fatal)s THEN 1 >= %(crash_limit)s ELSE 1 >= %(failure_limit)s END)")
 _NEXT = raw("nextval(pg_get_serial_sequence('poison_entry', 'id'))")
 
 # `change` is drawn from the same sequence as the ids: all that matters is that it grows.
-_COUNT = named(
+_COUNT = named_sql(
     """
 INSERT INTO poison_entry AS entry (source, bookmark, why, is_fatal, failures, crashes, failure_limit, crash_limit,
                                    reported_by, message_id, is_listed, listed_at, change)
@@ -79,7 +83,7 @@ SELECT is_listed OR CASE WHEN %(fatal)s THEN crashes + 1 >= %(crash_limit)s ELSE
 FROM poison_entry WHERE source = %(source)s AND bookmark = %(bookmark)s
 """
 
-_RELEASE = named(
+_RELEASE = named_sql(
     """
 WITH chosen AS (
     SELECT id, is_listed FROM poison_entry WHERE id = ANY(%(ids)s) AND (is_listed OR failures + crashes > 0)

@@ -15,8 +15,9 @@ What becomes of a message that an operation has put up for delivery is written t
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from poisonadmin.core.queries.sql import EMPTY, Sql, name, named, names, raw
+from poisonadmin.core.queries.sql import EMPTY, Sql, name, named_sql, names, raw
 from poisonadmin.messages.domain.states import Event, Reason, State, check
 
 # What counters tell apart, beside the state.
@@ -104,7 +105,7 @@ def move(
     returned += [] if isinstance(event, Event) else [f"{event} AS event"]
     history = _history(_text(event), f"'{start}'", _constant(to), parts.note, is_decision=parts.is_decision)
     results = _results(_text(event), _constant(to), before_it) if is_result else EMPTY
-    statement = named(
+    statement = named_sql(
         """
 WITH {before}chosen AS ({query}), changed AS (
     UPDATE message SET {sets} {found}
@@ -151,8 +152,9 @@ def enter(
     history = _history(_text(event), "NULL", _constant(to), parts.note)
     if noted is not None:
         same_for_all = _list(["NULL", f"'{to}'", _text(event), f"'{reason}'"])
-        history = _history_of("SELECT id, {same}, 0, %(actor)s, note FROM {noted}", same=same_for_all, noted=raw(noted))
-    statement = named(
+        changes = named_sql("SELECT id, {same}, 0, %(actor)s, note FROM {noted}", same=same_for_all, noted=raw(noted))
+        history = _history_of(changes)
+    statement = named_sql(
         """
 WITH {before}changed AS (
     INSERT INTO message ({columns}) SELECT {values} FROM {query}
@@ -203,26 +205,26 @@ def _found(rows: ChosenRows, start: State) -> Sql:
     # One walk along the index instead of a search a message. The CASE keeps the planner, whose statistics are older
     # than any claim, from beginning with the state, and from making a join of a condition that it can hash.
     asked = raw(f"CASE WHEN message.state = '{start}' AND {rows.asks} THEN TRUE END")
-    return named("WHERE message.id = ANY(ARRAY(SELECT id FROM chosen)) AND {asked}", asked=asked)
+    return named_sql("WHERE message.id = ANY(ARRAY(SELECT id FROM chosen)) AND {asked}", asked=asked)
 
 
 def _history(event: str, start: str, to: str, note: str, *, is_decision: bool = False) -> Sql:
-    return _history_of(
+    changes = named_sql(
         "SELECT id, {what}, reason, attempt_number, %(actor)s, {note} FROM changed",
-        ", operation_id" if is_decision else "",
         what=_list([start, to, event]),
         note=_list([note, *(["%(operation)s::bigint"] if is_decision else [])]),
     )
+    return _history_of(changes, ", operation_id" if is_decision else "")
 
 
-def _history_of(changes: str, more: str = "", **parts: Sql) -> Sql:
-    return named(
+def _history_of(changes: Sql, more: str = "") -> Sql:
+    return named_sql(
         """recorded_history AS (
     INSERT INTO history (message_id, from_state, to_state, event, reason, attempt_number, actor, note{more})
     {changes}
 )""",
         more=raw(more),
-        changes=named(changes, **parts),
+        changes=changes,
     )
 
 
@@ -234,7 +236,9 @@ def _is_result(start: State, to: State | None) -> bool:
 
 
 # The literals are outcomes and events (MemberOutcome, Event); `to` and `event` may be columns.
-_OUTCOME = """CASE WHEN {to} = 'DLVD' AND EXISTS (
+_OUTCOME = partial(
+    named_sql,
+    """CASE WHEN {to} = 'DLVD' AND EXISTS (
                      SELECT FROM confirmation AS c
                      WHERE c.message_id = id AND c.attempt_number = changed.attempt_number AND confirmed_at IS NOT NULL)
                 THEN 'confirmed'
@@ -244,8 +248,11 @@ _OUTCOME = """CASE WHEN {to} = 'DLVD' AND EXISTS (
                 WHEN {event} = 'operation_cancelled' THEN 'cancelled'
                 WHEN {event} NOT IN ({failures}) THEN 'skipped'
                 WHEN {is_same_group} THEN 'failed_same'
-                ELSE 'failed_new' END"""
-_RESULTS = """recorded_results AS (
+                ELSE 'failed_new' END""",
+)
+_RESULTS = partial(
+    named_sql,
+    """recorded_results AS (
     INSERT INTO operation_result AS result (operation_id, message_id, outcome, code, group_id, failed_group_id)
     SELECT operation_id, id, outcome, CASE WHEN outcome = 'skipped' THEN coalesce(reason, event) END,
            group_before, group_id
@@ -258,32 +265,35 @@ _RESULTS = """recorded_results AS (
                        WHEN {is_same_group}
                        THEN 'failed_same' ELSE 'failed_new' END,
         code = excluded.code, failed_group_id = excluded.failed_group_id, at = now()
-), """
+), """,
+)
 # Two columns name one failure group, or groups that are merged into one.
-_IS_SAME_GROUP = """({one} IS NOT DISTINCT FROM {other} OR (
+_IS_SAME_GROUP = partial(
+    named_sql,
+    """({one} IS NOT DISTINCT FROM {other} OR (
                     SELECT count(*) = 2 AND count(DISTINCT coalesce(merged_into_id, failure_group.id)) = 1
-                    FROM failure_group WHERE failure_group.id IN ({one}, {other})))"""
+                    FROM failure_group WHERE failure_group.id IN ({one}, {other})))""",
+)
 
 
 def _results(event: str, to: str, before_it: Sequence[str]) -> Sql:
     """Return the results of the operations that the messages belong to; a failure is compared with the one before."""
     group_before = name("was_group_id" if "group_id" in before_it else "group_id")
-    outcome = named(
-        _OUTCOME,
+    outcome = _OUTCOME(
         to=raw(to),
         event=raw(event),
         failures=_list(f"'{one}'" for one in _FAILURES),
-        is_same_group=named(_IS_SAME_GROUP, one=group_before, other=name("group_id")),
+        is_same_group=_IS_SAME_GROUP(one=group_before, other=name("group_id")),
     )
-    is_same_group = named(_IS_SAME_GROUP, one=name("result.group_id"), other=name("excluded.failed_group_id"))
-    return named(_RESULTS, outcome=outcome, event=raw(event), group_before=group_before, is_same_group=is_same_group)
+    is_same_group = _IS_SAME_GROUP(one=name("result.group_id"), other=name("excluded.failed_group_id"))
+    return _RESULTS(outcome=outcome, event=raw(event), group_before=group_before, is_same_group=is_same_group)
 
 
 def _counts(start: State | None, to: State | None, before_it: Sequence[str]) -> Sql:
     """Return the deltas. `changed` is read once: what it was before is the same but for the state and `before_it`."""
     was = ", ".join(f"was_{one}" if one in before_it else one for one in _COUNTED)
     sides = [f"({_constant(to)}, {names(_COUNTED)}, n)", *([] if start is None else [f"('{start}', {was}, -n)"])]
-    return named(
+    return named_sql(
         """recorded_counts AS (
     INSERT INTO counter_delta (state, {counted}, delta)
     SELECT {of_side}, sum(delta)

@@ -1,9 +1,9 @@
 """Archived messages: which there are, by what they are found, and their rows, read from their files."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from functools import cache
 from typing import Any
 
@@ -11,9 +11,11 @@ from django.conf import settings
 
 from poisonadmin.archive.domain.aliases import ALIASED, ALIASES, Aliases
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.archive_place import within
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.domain.filter_values import MAX_ID
-from poisonadmin.core.queries.rows import fetch_one, fetch_rows
+from poisonadmin.core.queries.rows import fetch_one, fetch_rows, fetch_values
+from poisonadmin.core.queries.sql import Sql, all_given
 
 _KEYS = {"messages": "id"}
 
@@ -156,3 +158,30 @@ def _file_system(place: str) -> tuple[Any, str]:
     from pyarrow import fs
 
     return fs.FileSystem.from_uri(place) if "://" in place else (fs.LocalFileSystem(), place)
+
+
+def archived_files(table: str, *, since: date | None = None, until: date | None = None) -> list[str]:
+    """Return the paths or URLs of a table's files; of messages that ended from `since` to `until`.
+
+    Rows in them that do not count (`archive_left_out`) are left out by who reads them: workers/spark/tables/source.py.
+    """
+    those = all_given({"table_name = {value}": table, "day >= {value}": since, "day <= {value}": until})
+    paths = Sql("SELECT path FROM archive_file WHERE is_current AND {those} ORDER BY day, id", those=those)
+    return [within(settings.ARCHIVE, path) for path in fetch_values(paths)]
+
+
+def damaged_files() -> Iterator[tuple[str, str]]:
+    """Yield each file that counts and is not what was written, by its checksum, and why; it reads the whole archive."""
+    for path, sha256 in fetch_rows("SELECT path, sha256 FROM archive_file WHERE is_current ORDER BY day, id"):
+        try:
+            require_as_written(path, sha256)
+        except ArchiveUnreadable as error:
+            # One that was written anew since is gone.
+            if fetch_values("SELECT 1 FROM archive_file WHERE is_current AND path = %s", [path]):
+                yield path, error.detail
+
+
+def files_of_pieces(pieces: Collection[int], table: str) -> list[str]:
+    """Return the paths or URLs of the files that have a table's rows of these pieces."""
+    sql = "SELECT path FROM archive_file WHERE is_current AND table_name = %s AND piece_id = ANY(%s) ORDER BY id"
+    return [within(settings.ARCHIVE, path) for path in fetch_values(sql, [table, list(pieces)])]

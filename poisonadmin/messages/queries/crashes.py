@@ -9,7 +9,7 @@ from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.rows import fetch, one_of
 from poisonadmin.core.queries.sql import Sql
-from poisonadmin.messages.domain.outcome import CRASHES
+from poisonadmin.messages.domain.outcomes import CRASHES
 from poisonadmin.messages.queries.message_rows import require_message
 
 # Spelt out as in the partial index `attempt_crashes`, which a parameter would hide from the planner.

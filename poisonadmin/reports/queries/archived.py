@@ -7,7 +7,7 @@ from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.core.queries.scope import destination_names_seen
 from poisonadmin.core.queries.sql import Sql, all_given
-from poisonadmin.messages.queries.archive_files import archived_files
+from poisonadmin.messages.queries.archived_index import archived_files
 from poisonadmin.reports.domain.asked import AskedReport
 from poisonadmin.reports.domain.kinds import Grain, PeriodBy
 from poisonadmin.reports.domain.reading import Archived

@@ -6,7 +6,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from poisonadmin.archive.domain.runs import ArchiveRunState, ErasureState, PieceState
-from poisonadmin.messages.domain.member_outcomes import RECORDED
+from poisonadmin.messages.domain.outcomes import RECORDED
 from poisonadmin.store.models.constraints import only_values_of
 
 

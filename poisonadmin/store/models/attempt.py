@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from poisonadmin.messages.domain.outcome import CRASHES, Outcome
+from poisonadmin.messages.domain.outcomes import CRASHES, Outcome
 from poisonadmin.store.models.constraints import only_values_of
 
 

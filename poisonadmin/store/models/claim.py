@@ -92,7 +92,7 @@ class Node(models.Model):
     more, and only waits for answers.
     `under_way`: {destination id: messages that it may still begin, or that are not answered}; None: it has not said so
     yet. `settled_at`: when what it left was given back. `tallies`: what its shard came to, written with its end, one
-    object a destination (poisonadmin/delivery/domain/destination_tally.py).
+    object a destination (poisonadmin/delivery/domain/window.py).
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -7,8 +7,8 @@ from django.db.models.functions import Now
 
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.domain.lifecycle import OperationState
-from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffDecision
-from poisonadmin.messages.domain.member_outcomes import RECORDED
+from poisonadmin.decisions.sign_offs.domain import SignOffDecision
+from poisonadmin.messages.domain.outcomes import RECORDED
 from poisonadmin.search.domain.selection import SelectionOrder
 from poisonadmin.store.models.constraints import only_values_of
 

@@ -4,7 +4,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from poisonadmin.decisions.restart_jobs.domain.runs import RESTART_ACTIONS, RunOutcome
+from poisonadmin.decisions.restart_jobs.domain import RESTART_ACTIONS, RunOutcome
 from poisonadmin.search.domain.selection import SelectionOrder
 from poisonadmin.store.models.constraints import only_values_of
 

@@ -11,8 +11,7 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.decisions.operations.domain.actions import ACTIONS
 from poisonadmin.decisions.operations.queries.operations import list_operations
 from poisonadmin.messages.domain.states import Reason, State
-from poisonadmin.messages.queries.counter_checks import wrong_counts
-from poisonadmin.messages.queries.counts import counts, empty, unconfirmed
+from poisonadmin.messages.queries.counts import counts, empty, unconfirmed, wrong_counts
 from poisonadmin.runs.queries.jobs import list_jobs
 from poisonadmin.search.queries import blacklist
 from poisonadmin.system.queries import overview

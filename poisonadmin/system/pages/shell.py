@@ -16,7 +16,7 @@ from poisonadmin.alerts.queries.rules import failing_rules
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import checked_text
 from poisonadmin.core.queries.rows import QueryTooExpensive
-from poisonadmin.decisions.sign_offs.queries.awaited import begun_without_count, waiting_count
+from poisonadmin.decisions.sign_offs.queries import begun_without_count, waiting_count
 from poisonadmin.groups.queries.groups import list_groups
 from poisonadmin.messages.queries.message_rows import messages_by_id
 from poisonadmin.search.domain.filters import parse_filter

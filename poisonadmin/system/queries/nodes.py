@@ -9,7 +9,7 @@ from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, count_rows
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_one, fetch_rows, known
 from poisonadmin.core.queries.sql import Sql, all_of, raw
 from poisonadmin.delivery.domain.lease import SILENT_SECONDS_AFTER_RESTART
-from poisonadmin.messages.domain.outcome import Outcome
+from poisonadmin.messages.domain.outcomes import Outcome
 from poisonadmin.messages.queries.crashes import CRASHED, CrashRow, crashes_on
 from poisonadmin.messages.queries.message_rows import COLUMNS, JOINS, MessageRow
 

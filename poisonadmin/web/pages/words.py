@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from poisonadmin.messages.domain.outcome import Outcome
+from poisonadmin.messages.domain.outcomes import Outcome
 from poisonadmin.messages.domain.states import LABELS, Confirming, Event, Reason, State
 from poisonadmin.store.models.claim import NodeEnd
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.utils import timezone
 
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
-from poisonadmin.decisions.operations.commands.bookmark_release import release_bookmark
+from poisonadmin.decisions.operations.commands.releases import release_bookmark
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
 from poisonadmin.poison_list.commands import Report, report

@@ -16,7 +16,7 @@ from poisonadmin.addresses.commands import pause
 from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
 from poisonadmin.decisions.operations.commands.beginning import OperationTerms, begin
 from poisonadmin.decisions.operations.domain.actions import OperationAction
-from poisonadmin.decisions.sign_offs.commands.rules import save_sign_off_rule
+from poisonadmin.decisions.sign_offs.commands import save_sign_off_rule
 from poisonadmin.delivery.commands.claim import ClaimRef, claim_due
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.destinations.commands import save_destination

@@ -3,8 +3,8 @@
 from django.utils import timezone
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.decisions.restart_jobs.commands.restart_jobs import save_restart_job
-from poisonadmin.decisions.restart_jobs.domain.runs import RunOutcome
+from poisonadmin.decisions.restart_jobs.commands import save_restart_job
+from poisonadmin.decisions.restart_jobs.domain import RunOutcome
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
 from poisonadmin.policies.commands import save_policy

@@ -24,10 +24,10 @@ from poisonadmin.delivery.domain.journal import (
     Result,
     Turn,
 )
-from poisonadmin.delivery.domain.lost_node import NOWHERE, HeldFor
+from poisonadmin.delivery.domain.lease import NOWHERE, HeldFor
 from poisonadmin.groups.domain.failures import Failure
 from poisonadmin.messages.domain.attempt import AttemptRecord
-from poisonadmin.messages.domain.outcome import Outcome
+from poisonadmin.messages.domain.outcomes import Outcome
 from workers.delivery.deliveries import Delivery, RunIdentity, attempt_row, fail
 from workers.delivery.handler.outcomes import result_row
 from workers.delivery.run import instant

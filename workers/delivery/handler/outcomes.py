@@ -10,7 +10,7 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.delivery.domain.journal import Kind, Result, Why
 from poisonadmin.groups.domain.failures import Failure
 from poisonadmin.messages.domain.attempt import AttemptRecord
-from poisonadmin.messages.domain.outcome import Outcome
+from poisonadmin.messages.domain.outcomes import Outcome
 from workers.delivery.deliveries import MAX_MESSAGE_CHARS, Delivery, RunIdentity, attempt_row, fail, roll_back, storable
 from workers.delivery.http.answers import INVALID_ANSWER, MAX_CODE
 from workers.delivery.run import Run, instant

@@ -23,7 +23,7 @@ from poisonadmin.groups.domain.failures import (
     HTTP_TLS_ERROR,
     Failure,
 )
-from poisonadmin.messages.domain.outcome import Outcome
+from poisonadmin.messages.domain.outcomes import Outcome
 from workers.delivery.http.connection import ConnectionClosed, NotConnected
 from workers.delivery.http.reader import NotHttp
 from workers.delivery.http.resolver import AddressRefused, NameNotResolved

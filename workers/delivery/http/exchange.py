@@ -18,7 +18,7 @@ from poisonadmin.destinations.domain.http_config import (
 )
 from poisonadmin.groups.domain.failures import Failure, http_status_failure
 from poisonadmin.messages.domain.attempt import AttemptRecord
-from poisonadmin.messages.domain.outcome import Outcome
+from poisonadmin.messages.domain.outcomes import Outcome
 from poisonadmin.policies.domain.retry_schedule import retry_after_ms
 from workers.delivery.deliveries import (
     MAX_MESSAGE_CHARS,

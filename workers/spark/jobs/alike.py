@@ -22,7 +22,7 @@ from poisonadmin.groups.alike.domain.compared import ComparedFailure, compared
 from poisonadmin.groups.alike.domain.proposals import AlikeAnswer, AskedGroups, ComparedGroup
 from poisonadmin.groups.alike.domain.similarity import WORTH_COMPARING, tokens
 from poisonadmin.groups.domain.failures import Failure, stored_failure
-from poisonadmin.messages.domain.outcome import Outcome
+from poisonadmin.messages.domain.outcomes import Outcome
 from workers.spark.pieces import batch_slots
 from workers.spark.schemas import RowSchema
 from workers.spark.tables.frames import read_table_now

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from poisonadmin.groups.domain.failures import MAX_MASKED_CHARS, fingerprint, stored_failure, title
 from poisonadmin.groups.domain.regroup_plan import FailureMove, RegroupedFailure
 from poisonadmin.messages.domain.id_ranges import IdRange
-from poisonadmin.messages.domain.outcome import Outcome
+from poisonadmin.messages.domain.outcomes import Outcome
 from workers.spark.pieces import do_pieces
 from workers.spark.schemas import RowSchema
 from workers.spark.tables.columns import ATTEMPTS

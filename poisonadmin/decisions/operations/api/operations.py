@@ -7,10 +7,9 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
-from poisonadmin.decisions.operations.api.answers import MESSAGE, created, shown
-from poisonadmin.decisions.operations.api.selections import PREVIEW
+from poisonadmin.decisions.operations.api.selections import MESSAGE, PREVIEW, created, shown
 from poisonadmin.decisions.operations.commands import beginning, operations
-from poisonadmin.decisions.operations.commands.exports import record_export
+from poisonadmin.decisions.operations.commands.operations import record_export
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.domain.lifecycle import OperationChange, OperationState
 from poisonadmin.decisions.operations.domain.pace import Pace
@@ -24,9 +23,9 @@ from poisonadmin.decisions.operations.queries.operations import (
     list_operations,
 )
 from poisonadmin.decisions.operations.queries.preview import preview
-from poisonadmin.decisions.sign_offs.commands.sign_off import sign_off
-from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffDecision
-from poisonadmin.messages.domain.member_outcomes import MemberOutcome
+from poisonadmin.decisions.sign_offs.commands import sign_off
+from poisonadmin.decisions.sign_offs.domain import SignOffDecision
+from poisonadmin.messages.domain.outcomes import MemberOutcome
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.search.queries.selections import get_selection, list_members
 from poisonadmin.web.api.attachments import csv_attachment

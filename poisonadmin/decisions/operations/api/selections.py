@@ -1,16 +1,20 @@
 """Selections, and what an operation would do with them."""
 
+from typing import Any
+
 from rest_framework import serializers
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
-from poisonadmin.decisions.operations.api.answers import MESSAGE, created, shown
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.domain.pace import Pace
 from poisonadmin.decisions.operations.queries.preview import OperationPreview, preview
+from poisonadmin.messages.domain.states import Reason, State
+from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.search.commands import selections
 from poisonadmin.search.domain.selection import MAX_MEMBERS, SelectionOrder
 from poisonadmin.search.queries.selections import SelectionDetail, get_selection, get_selection_detail, list_members
+from poisonadmin.store.models.lane import AddressStatus
 from poisonadmin.web.api.contract import (
     PAGE,
     FilterField,
@@ -25,6 +29,20 @@ from poisonadmin.web.api.contract import (
 )
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView, route
+
+MESSAGE = Shape("Message", MessageRow, kinds={"state": State, "reason": Reason | None, "address_status": AddressStatus})
+
+
+def shown(shape: Shape, row: Any) -> Response:
+    """Return an object that has no ETag."""
+    return Response(shape.render(row))
+
+
+def created(view: ApiView, shape: Shape, row: Any, status: int) -> Response:
+    """Return a new object, whose URL is its list's with its id behind it."""
+    location = view.request.build_absolute_uri(f"{row.id}/")
+    return Response(shape.render(row), status=status, headers={"Location": location})
+
 
 SELECTION = Shape(
     "Selection", SelectionDetail, leave_out=("address_ids", "reads_payloads"), kinds={"order": SelectionOrder}

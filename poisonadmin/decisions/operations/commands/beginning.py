@@ -19,8 +19,7 @@ from poisonadmin.decisions.commands.refused_decisions import only
 from poisonadmin.decisions.operations.commands.carry_out import carry_out_piece, decide, record
 from poisonadmin.decisions.operations.commands.operations import end_where_over
 from poisonadmin.decisions.operations.domain.actions import DELIVERING, OperationAction
-from poisonadmin.decisions.operations.domain.canary import STAGE_ENDS
-from poisonadmin.decisions.operations.domain.lifecycle import OperationState
+from poisonadmin.decisions.operations.domain.lifecycle import STAGE_ENDS, OperationState
 from poisonadmin.decisions.operations.domain.pace import UNLIMITED, Pace
 from poisonadmin.decisions.operations.domain.params import (
     InvalidOperation,
@@ -29,8 +28,8 @@ from poisonadmin.decisions.operations.domain.params import (
     require_reason,
 )
 from poisonadmin.decisions.queries import refusals
-from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffNeeded
-from poisonadmin.decisions.sign_offs.queries.needed import limits_of, sign_off_needed
+from poisonadmin.decisions.sign_offs.domain import SignOffNeeded
+from poisonadmin.decisions.sign_offs.queries import limits_of, sign_off_needed
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.search.queries.owners import account_id
 from poisonadmin.search.queries.selections import SelectionRow, get_selection

@@ -3,25 +3,29 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.addresses.commands import ensure_addresses
+from poisonadmin.core.commands.authentication import principal_of_account
 from poisonadmin.core.commands.locks import retried
 from poisonadmin.core.domain.access import Permission, Principal, Role
-from poisonadmin.core.queries.rows import fetch_rows
+from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.core.queries.scope import visible_ids
 from poisonadmin.core.queries.sql import Sql
 from poisonadmin.decisions.commands import decisions
 from poisonadmin.decisions.commands.decisions import Decided, OperationRef
 from poisonadmin.decisions.operations.domain.actions import DELIVERING, OperationAction
-from poisonadmin.decisions.operations.domain.canary import STAGE_ENDS
+from poisonadmin.decisions.operations.domain.lifecycle import STAGE_ENDS
+from poisonadmin.decisions.operations.domain.params import may_carry_out
 from poisonadmin.decisions.operations.queries.operations import OperationRow
 from poisonadmin.decisions.operations.queries.preview import refusal_of
 from poisonadmin.decisions.queries import refusals
 from poisonadmin.decisions.queries.payload_changes import MAX_PATCHED_BYTES, PayloadChange
-from poisonadmin.messages.domain.member_outcomes import MemberOutcome
+from poisonadmin.messages.domain.outcomes import MemberOutcome
 from poisonadmin.messages.domain.states import State
 from poisonadmin.store.models.operation import Operation
 
@@ -46,6 +50,11 @@ UPDATE operation SET pieces = pieces + %(pieces)s, walked = walked + %(walked)s,
                      place = CASE WHEN %(pieces)s > 0 THEN 0 ELSE %(place)s END
 WHERE id = %(operation)s
 """
+_CRASHED = partial(
+    Sql,
+    "SELECT m.id FROM message m WHERE m.id = ANY({ids}) AND NOT ({nothing})",
+    nothing=refusals.CRASHED_NOTHING,
+)
 _LOCK_MEMBERS = "SELECT FROM message WHERE id = ANY(%s) ORDER BY id FOR UPDATE"
 _COUNT_RESTARTS = """
 INSERT INTO restart (restart_job_id, message_id, times)
@@ -86,8 +95,7 @@ def _spared(cursor: CursorWrapper, operation: Operation, ids: Sequence[int]) -> 
     if not operation.spares_crashed:
         return set()
     cursor.execute(_LOCK_MEMBERS, [list(ids)])
-    crashed = "SELECT m.id FROM message m WHERE m.id = ANY({ids}) AND NOT ({nothing})"
-    cursor.execute(*Sql(crashed, ids=list(ids), nothing=refusals.CRASHED_NOTHING))
+    cursor.execute(*_CRASHED(ids=list(ids)))
     return {row[0] for row in cursor.fetchall()}
 
 
@@ -197,3 +205,26 @@ def _write(
         "details": list(details),
     }
     cursor.execute(_RESULTS, values)
+
+
+_IS_SEEN = "SELECT address_ids <@ %s::bigint[] FROM selection WHERE id = %s"
+
+
+def why_not_allowed(operation: Operation | OperationRow) -> str | None:
+    """Return why who asked could not ask for it now, None where nothing is in the way or nobody with an account asked.
+
+    What counts is the account, not the token or the session, which may be over.
+    """
+    if not operation.requester.startswith("user "):
+        return None
+    asked_by = principal_of_account(operation.requester)
+    if asked_by is None:
+        return f"The account of {operation.requested_by} is not in force any more."
+    if not may_carry_out(OperationAction(operation.action), asked_by):
+        return f"{operation.requested_by} may not do this any more."
+    visible = visible_ids(asked_by)
+    is_seen = visible is None or fetch_values(_IS_SEEN, [visible, operation.selection_id])[0]
+    target = operation.params.get("address")
+    if not is_seen or (target is not None and not asked_by.sees(target)):
+        return f"Not all of its addresses are in the scope of {operation.requested_by} any more."
+    return None

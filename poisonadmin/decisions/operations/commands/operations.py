@@ -17,14 +17,25 @@ from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.decisions.commands import payload_versions
-from poisonadmin.decisions.operations.commands.carry_out import carry_out_piece
-from poisonadmin.decisions.operations.commands.rights import why_not_allowed
+from poisonadmin.decisions.operations.commands.carry_out import carry_out_piece, why_not_allowed
 from poisonadmin.decisions.operations.domain.actions import OperationAction
-from poisonadmin.decisions.operations.domain.canary import STAGE_ENDS, why_halt
-from poisonadmin.decisions.operations.domain.lifecycle import CHANGES, ENDS, OperationChange, OperationState
-from poisonadmin.decisions.operations.queries.operations import get_operation, ledger_of, recorded_results
+from poisonadmin.decisions.operations.domain.lifecycle import (
+    CHANGES,
+    ENDS,
+    STAGE_ENDS,
+    OperationChange,
+    OperationState,
+    why_halt,
+)
+from poisonadmin.decisions.operations.queries.operations import (
+    OperationDetail,
+    get_operation,
+    ledger_of,
+    recorded_results,
+)
 from poisonadmin.messages.commands import schedule
 from poisonadmin.messages.commands.transitions import StatementParts, move
+from poisonadmin.messages.domain.outcomes import MemberOutcome
 from poisonadmin.messages.domain.states import Event, State
 from poisonadmin.store.models.operation import Operation
 
@@ -281,3 +292,11 @@ def _undo(values: dict[str, Any]) -> int:
             payload_versions.put_back(cursor, values["ids"], actor=values["actor"], operation_id=values["operation"])
         cursor.execute(_UNDO, values)
         return int(cursor.fetchone()[0])
+
+
+def record_export(operation: OperationDetail, outcome: MemberOutcome | None, *, principal: Principal) -> None:
+    """Write into the audit log who takes the ledger of an operation out, or one line of it. Errors: `NotAllowed`."""
+    principal.require(Permission.EXPORT)
+    rows = operation.count if outcome is None else getattr(operation.ledger, outcome)
+    details = {"rows": rows} | ({} if outcome is None else {"outcome": str(outcome)})
+    audit.record(principal.name, "report.exported", "operation", str(operation.id), details=details)

@@ -1,6 +1,10 @@
-"""The states of an operation, and what may follow what."""
+"""The life of an operation: its states and what may follow what, its ledger, and the canary that halts it."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from enum import StrEnum
+
+from poisonadmin.messages.domain.outcomes import RECORDED, MemberOutcome
 
 
 class OperationState(StrEnum):
@@ -48,3 +52,72 @@ def changes_of(state: OperationState) -> tuple[OperationChange, ...]:
     ['resume', 'cancel']
     """
     return tuple(change for change, (starts, _) in CHANGES.items() if state in starts)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Counts of members by outcome."""
+
+    delivered: int = 0
+    confirmed: int = 0
+    failed_same: int = 0
+    failed_new: int = 0
+    blacklisted: int = 0
+    skipped: int = 0
+    waiting: int = 0
+    unanswered: int = 0
+    cancelled: int = 0
+    changed: int = 0
+
+    @property
+    def total(self) -> int:
+        """Return how many members there are."""
+        return sum(getattr(self, field.name) for field in fields(self))
+
+    @property
+    def done(self) -> int:
+        """Return how many members are accounted for."""
+        return self.total - self.waiting - self.unanswered
+
+
+def ledger(recorded: Mapping[str, int], *, count: int, walked: int, changed: int, is_cancelled: bool = False) -> Ledger:
+    """Return the ledger of an operation on `count` members, of which it has looked at `walked`.
+
+    `recorded`: how many members have a row of each outcome. `changed`: those that had nothing to wait for, and have
+    none.
+
+    >>> cancelled = ledger({"delivered": 3, "skipped": 1}, count=10, walked=6, changed=0, is_cancelled=True)
+    >>> (cancelled.delivered, cancelled.unanswered, cancelled.cancelled, cancelled.total)
+    (3, 2, 4, 10)
+    """
+    known = {str(one): recorded.get(one, 0) for one in RECORDED}
+    known[MemberOutcome.CHANGED] += changed
+    known[MemberOutcome.CANCELLED] += count - walked if is_cancelled else 0
+    return Ledger(**known, unanswered=count - sum(known.values()))
+
+
+# How many members have been decided on at the end of each stage.
+STAGE_ENDS = (1, 11, 111)
+# Of those that were answered. One alone may fail by chance once there are enough others.
+MOST_FAILED_SHARE = 0.1
+
+
+def why_halt(ledger: Ledger) -> str | None:
+    """Return why the operation should stop by itself, None when it should not.
+
+    >>> why_halt(Ledger(delivered=10, unanswered=5)), why_halt(Ledger(delivered=20, failed_same=1))
+    (None, None)
+    >>> why_halt(Ledger(delivered=4, failed_same=1))
+    '1 of 5 failed again (20 %).'
+    >>> why_halt(Ledger(delivered=99, failed_new=1))
+    '1 failed with another failure than before.'
+    """
+    if ledger.blacklisted:
+        return f"{ledger.blacklisted:,} crashed the consumer."
+    if ledger.failed_new:
+        return f"{ledger.failed_new:,} failed with another failure than before."
+    answered = ledger.delivered + ledger.confirmed + ledger.failed_same
+    if answered and ledger.failed_same / answered > MOST_FAILED_SHARE:
+        share = 100 * ledger.failed_same / answered
+        return f"{ledger.failed_same:,} of {answered:,} failed again ({share:.0f} %)."
+    return None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from poisonadmin.decisions.operations.domain.actions import DELIVERING
-from poisonadmin.decisions.operations.domain.canary import STAGE_ENDS
+from poisonadmin.decisions.operations.domain.lifecycle import STAGE_ENDS
 from poisonadmin.decisions.operations.domain.params import InvalidOperation
 
 MIN_RATE = 0.001

@@ -14,11 +14,11 @@ from django_htmx.http import HttpResponseClientRefresh
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.decisions.operations.commands import operations
 from poisonadmin.decisions.operations.commands.carry_out import principal_of
-from poisonadmin.decisions.operations.commands.exports import record_export
+from poisonadmin.decisions.operations.commands.operations import record_export
 from poisonadmin.decisions.operations.domain.actions import ACTIONS
 from poisonadmin.decisions.operations.domain.lifecycle import OperationChange, OperationState, changes_of
 from poisonadmin.decisions.operations.domain.pace import Pace
-from poisonadmin.decisions.operations.pages.previews import shown_preview
+from poisonadmin.decisions.operations.pages.selections import shown_preview
 from poisonadmin.decisions.operations.queries.ledger_report import COLUMNS, ledger_rows
 from poisonadmin.decisions.operations.queries.operations import (
     OperationDetail,
@@ -27,9 +27,9 @@ from poisonadmin.decisions.operations.queries.operations import (
     list_operations,
 )
 from poisonadmin.decisions.operations.queries.preview import preview
-from poisonadmin.decisions.sign_offs.commands.sign_off import AnotherPersonNeeded, require_may_sign
-from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffNeeded
-from poisonadmin.messages.domain.member_outcomes import MemberOutcome
+from poisonadmin.decisions.sign_offs.commands import AnotherPersonNeeded, require_may_sign
+from poisonadmin.decisions.sign_offs.domain import SignOffNeeded
+from poisonadmin.messages.domain.outcomes import MemberOutcome
 from poisonadmin.search.queries.selections import get_selection
 from poisonadmin.web.api.attachments import csv_attachment
 from poisonadmin.web.pages.params import param_lines

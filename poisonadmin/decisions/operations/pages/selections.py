@@ -16,8 +16,15 @@ from poisonadmin.decisions.operations.commands import beginning
 from poisonadmin.decisions.operations.domain.actions import ACTIONS, DELIVERING, Action, OperationAction
 from poisonadmin.decisions.operations.domain.pace import UNLIMITED, Pace
 from poisonadmin.decisions.operations.domain.params import InvalidOperation
-from poisonadmin.decisions.operations.pages.previews import shown_preview
-from poisonadmin.decisions.operations.queries.preview import OperationPreview, preview
+from poisonadmin.decisions.operations.queries.preview import (
+    TAKEN,
+    LeftAlone,
+    OperationPreview,
+    Target,
+    WaitsFor,
+    preview,
+)
+from poisonadmin.decisions.queries import refusals
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.search.domain.filters import narrowing, parse_filter
 from poisonadmin.search.queries.lists import count_messages
@@ -26,6 +33,44 @@ from poisonadmin.search.queries.selections import SelectionRow, arrived_since, g
 from poisonadmin.web.pages.forms import decimal_number, sentence_of, ticks
 from poisonadmin.web.pages.params import ParamsForm, field_of, reason_field
 from poisonadmin.web.pages.views import href, page, pager
+
+
+def shown_preview(foreseen: OperationPreview, principal: Principal) -> dict[str, Any]:
+    """Return what `operations/_preview.html` shows."""
+    return {
+        "preview": foreseen,
+        "targets": [(one, *_mend_wait(one)) for one in foreseen.targets],
+        "left_alone": [(one, *_mend(one, principal)) for one in foreseen.refused],
+        "samples": foreseen.change.samples if foreseen.change else [],
+        "warnings": [one.warning.sentence(one.count, total=foreseen.accepted) for one in foreseen.crashed],
+    }
+
+
+def _mend_wait(target: Target) -> tuple[str, str, str | None]:
+    """Return why a target's messages would wait, what mends that, and the page for it, as far as the reader sees it."""
+    if target.waits is None:
+        return "", "", None
+    if target.waits == WaitsFor.DESTINATION_DISABLED:
+        page = href(reverse("destinations-one"), [("name", target.destination)]) if target.destination else None
+        return "its destination is switched off", "Switch the destination on", page
+    words = "the address is paused" if target.waits == WaitsFor.ADDRESS_PAUSED else "the address is stopped"
+    return words, "Resume the address", href(reverse("addresses-one"), [("name", target.address)])
+
+
+def _mend(refused: LeftAlone, principal: Principal) -> tuple[str, str | None]:
+    """Return what would mend a refusal, and the page where the principal may do that."""
+    may_configure = principal.may(Permission.CONFIGURE)
+    if refused.code == refusals.NO_DESTINATION:
+        new = href(reverse("policies-new"), [("match", refused.detail or "")])
+        return f"Give {refused.detail} a destination", new if may_configure else None
+    if refused.code == refusals.OVERSIZED:
+        return f"Raise max_payload_bytes of {refused.detail}", reverse("policies") if may_configure else None
+    if refused.code == refusals.LISTED:
+        return f"Release it on {refused.detail} first", reverse("poison_list")
+    if refused.code == TAKEN:
+        return f"Operation #{refused.detail}", reverse("operations-one", args=[int(refused.detail or 0)])
+    return "", None
+
 
 COUNTED = 10_000
 

@@ -5,12 +5,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
 
 from poisonadmin.core.queries.rows import fetch_values
-from poisonadmin.core.queries.sql import named, raw
+from poisonadmin.core.queries.sql import named_sql, raw
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.queries import payload_changes, refusals
 from poisonadmin.decisions.queries.payload_changes import Changeable, Changed, MessageContent, NotChanged, PayloadChange
@@ -24,13 +25,16 @@ MAX_SAMPLES = 5
 MAX_SAMPLE_BYTES = 256 * 1024
 _MESSAGES_A_STEP = 20
 
-_ACCEPTED = """
+_ACCEPTED = partial(
+    named_sql,
+    """
 SELECT message.id
 FROM (SELECT unnest(message_ids) AS id FROM selection_piece WHERE selection_id = %(selection)s) AS member
      JOIN message ON message.id = member.id {joins}
 WHERE ({refusal}) IS NULL
 ORDER BY {order} LIMIT {most}
-"""
+""",
+)
 
 
 @dataclass(frozen=True)
@@ -86,8 +90,7 @@ def preview_change(
 
     `values`: the parameters of the refusals, and `selection`.
     """
-    statement = named(
-        _ACCEPTED,
+    statement = _ACCEPTED(
         joins=refusals.joins(OperationAction.PATCH),
         refusal=refusals.REFUSALS[OperationAction.PATCH],
         order=raw("message.id" if accepted <= MAX_TRIED else "random()"),

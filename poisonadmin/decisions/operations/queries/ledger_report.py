@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django.db import connection
@@ -11,9 +12,9 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.exports import Row
 from poisonadmin.core.queries.rows import bounded, fetch_rows, fetch_values
 from poisonadmin.core.queries.scope import visible_ids
-from poisonadmin.core.queries.sql import named
+from poisonadmin.core.queries.sql import named_sql
 from poisonadmin.decisions.operations.queries.operations import OperationRow, outcome_without_row
-from poisonadmin.messages.domain.member_outcomes import MemberOutcome
+from poisonadmin.messages.domain.outcomes import MemberOutcome
 from poisonadmin.messages.queries.archived_index import rows_of_several
 from poisonadmin.messages.queries.merged_groups import SEEN_AS
 
@@ -39,7 +40,9 @@ SELECT r.id FROM archived_message AS r JOIN (
 _AS_FILED = ("message_id", "operation_id", "outcome", "code", "detail", "failed_group_id", "at")
 # Of a member that has moved out of scope since, its outcome is told, and nothing else. `filed`: of archived members,
 # the results, and when their history names the operation.
-_MEMBERS = """
+_MEMBERS = partial(
+    named_sql,
+    """
 SELECT id, CASE WHEN is_seen THEN message_id END, CASE WHEN is_seen THEN address END, CASE WHEN is_seen THEN state END,
        outcome, CASE WHEN is_seen THEN code END, CASE WHEN is_seen THEN detail END,
        CASE WHEN is_seen THEN group_id END, CASE WHEN is_seen THEN title END,
@@ -68,7 +71,8 @@ FROM (
 ) AS found
 WHERE %(outcome)s::text IS NULL OR outcome = %(outcome)s
 ORDER BY id
-"""
+""",
+)
 
 
 def ledger_rows(
@@ -81,7 +85,7 @@ def ledger_rows(
     Errors: `NotAllowed`, `QueryTooExpensive`, `ArchiveUnreadable`.
     """
     principal.require(Permission.EXPORT)
-    statement = str(named(_MEMBERS, seen_as=SEEN_AS, without_row=outcome_without_row(operation.action)))
+    statement = str(_MEMBERS(seen_as=SEEN_AS, without_row=outcome_without_row(operation.action)))
     values: dict[str, Any] = {"operation": operation.id, "outcome": outcome and str(outcome)}
     values["visible"] = visible_ids(principal)
     for number, size in fetch_rows(_PIECES, [operation.selection_id]):

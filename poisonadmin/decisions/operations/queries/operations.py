@@ -12,11 +12,10 @@ from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import fetch, fetch_one, fetch_rows, known
 from poisonadmin.core.queries.scope import visible_ids
-from poisonadmin.core.queries.sql import Sql, all_given, all_of, named, raw
+from poisonadmin.core.queries.sql import Sql, all_given, all_of, named_sql, raw
 from poisonadmin.decisions.operations.domain.actions import DELIVERING, OperationAction
-from poisonadmin.decisions.operations.domain.ledger import Ledger, ledger
-from poisonadmin.decisions.operations.domain.lifecycle import OPEN_STATES, OperationState
-from poisonadmin.messages.domain.member_outcomes import MemberOutcome
+from poisonadmin.decisions.operations.domain.lifecycle import OPEN_STATES, Ledger, OperationState, ledger
+from poisonadmin.messages.domain.outcomes import MemberOutcome
 from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.search.queries.selections import page_of_members
 
@@ -36,11 +35,16 @@ SELECT operation_id, outcome, code, sum(n)::bigint FROM (
     UNION ALL SELECT operation_id, outcome, code, n FROM archived_result WHERE operation_id = ANY(%(ids)s)
 ) AS recorded GROUP BY 1, 2, 3
 """
-_RECORDED_MEMBERS = """
+_RECORDED_MEMBERS = partial(
+    Sql,
+    """
 SELECT message_id AS id FROM operation_result WHERE operation_id = {id} AND outcome = {wanted}
 UNION ALL SELECT unnest(message_ids) FROM archived_result WHERE operation_id = {id} AND outcome = {wanted}
-"""
-_OTHER_MEMBERS = """
+""",
+)
+_OTHER_MEMBERS = partial(
+    Sql,
+    """
 UNION ALL
 SELECT id FROM (
     SELECT member.id, {outcome} AS outcome
@@ -53,7 +57,8 @@ SELECT id FROM (
         SELECT FROM (SELECT unnest(message_ids) AS id FROM archived_result WHERE operation_id = {id}) AS archived
         WHERE archived.id = member.id)
 ) AS without_row WHERE outcome = {wanted}
-"""
+""",
+)
 _NEWEST_FIRST = Key(("operation.id",), (int,))
 # What it has not begun with it will not begin with.
 _CANCELLED = (OperationState.CANCELLING, OperationState.CANCELLED)
@@ -224,7 +229,7 @@ def outcome_without_row(action: str) -> Sql:
     It follows from whether the `operation` with this action has decided on it.
     """
     decided = MemberOutcome.UNANSWERED if action in DELIVERING else MemberOutcome.CHANGED
-    return named(
+    return named_sql(
         """CASE WHEN piece.number < operation.pieces OR member.id = ANY(canary[1:walked]) THEN '{decided}'
          WHEN operation.state IN ('cancelling', 'cancelled') THEN 'cancelled'
          ELSE 'unanswered' END""",
@@ -245,9 +250,9 @@ def list_operation_members(
     Those that have moved out of the caller's scope since are left out, and erased ones. Errors: `InvalidCursor`,
     `QueryTooExpensive`, `ArchiveUnreadable`.
     """
-    members = Sql(_RECORDED_MEMBERS, id=operation.id, wanted=str(outcome))
+    members = _RECORDED_MEMBERS(id=operation.id, wanted=str(outcome))
     if outcome in (MemberOutcome.CHANGED, MemberOutcome.CANCELLED, MemberOutcome.UNANSWERED):
         without_row = outcome_without_row(operation.action)
-        members += Sql(_OTHER_MEMBERS, outcome=without_row, id=operation.id, wanted=str(outcome))
+        members += _OTHER_MEMBERS(outcome=without_row, id=operation.id, wanted=str(outcome))
     count = getattr(operation.ledger, outcome)
     return page_of_members(members, count=count, principal=principal, cursor=cursor, limit=limit)

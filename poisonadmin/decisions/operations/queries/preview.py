@@ -4,20 +4,21 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any, NamedTuple
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.rows import bounded, fetch_rows
 from poisonadmin.core.queries.scope import destinations_seen, visible_ids
-from poisonadmin.core.queries.sql import Sql, name, named
+from poisonadmin.core.queries.sql import Sql, name, named_sql
 from poisonadmin.decisions.operations.domain.actions import DELIVERING, OperationAction
 from poisonadmin.decisions.operations.domain.pace import UNLIMITED, Deliveries, Duration, Pace, duration
 from poisonadmin.decisions.operations.domain.params import checked_params
 from poisonadmin.decisions.operations.queries.change_preview import ChangePreview, NotChangedCount, preview_change
 from poisonadmin.decisions.queries import refusals
 from poisonadmin.decisions.queries.approval_warnings import ApprovalWarning, approval_warning
-from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffNeeded
-from poisonadmin.decisions.sign_offs.queries.needed import limits_of, sign_off_needed
+from poisonadmin.decisions.sign_offs.domain import SignOffNeeded
+from poisonadmin.decisions.sign_offs.queries import limits_of, sign_off_needed
 from poisonadmin.policies.queries import policy_index
 from poisonadmin.rules.queries import names_before
 from poisonadmin.search.queries.selections import SelectionRow
@@ -26,7 +27,9 @@ from poisonadmin.store.models.lane import AddressStatus
 PREVIEW_SECONDS = 60
 # It waits or is under way for another operation.
 TAKEN = "taken"
-_SORTS = """
+_SORTS = partial(
+    named_sql,
+    """
 SELECT why, CASE WHEN why IN ('TBDL', 'DLNG') THEN operation_id END, address, back, destination_id, is_enabled, status,
        crash_count, has_crashed, count(*)
 FROM (
@@ -39,7 +42,8 @@ FROM (
          LEFT JOIN destination ON destination.id = {place}.destination_id
 ) AS looked_at
 GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9
-"""
+""",
+)
 # A message that is made due now is delivered where it is, the others where they go back to, or are sent.
 _DELIVERED = DELIVERING | {OperationAction.DELIVER_NOW}
 
@@ -160,7 +164,7 @@ def preview(
     values = refusals.values(action, checked_params(action, params), principal)
     with bounded(PREVIEW_SECONDS):
         place = name("address" if action is OperationAction.DELIVER_NOW else "back")
-        statement = named(_SORTS, refusal=refusals.REFUSALS[action], joins=refusals.joins(action), place=place)
+        statement = _SORTS(refusal=refusals.REFUSALS[action], joins=refusals.joins(action), place=place)
         known = values | {"selection": selection.id, "visible": visible_ids(principal)}
         sorts = [_Sort(*row) for row in fetch_rows(str(statement), known)]
         taken = [one for one in sorts if one.why is None]

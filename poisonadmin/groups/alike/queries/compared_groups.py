@@ -4,7 +4,7 @@ from dataclasses import fields
 
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.groups.alike.domain.proposals import AskedGroups, ComparedGroup
-from poisonadmin.messages.queries.archive_files import files_of_pieces
+from poisonadmin.messages.queries.archived_index import files_of_pieces
 from poisonadmin.runs.domain.kinds import KindName, RunState
 
 # Fingerprints; of more, those that failed last.

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from poisonadmin.messages.queries.archive_files import damaged_files
+from poisonadmin.messages.queries.archived_index import damaged_files
 from poisonadmin.store.models.archive import ArchiveFile
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from poisonadmin.messages.commands.counter_checks import verify
+from poisonadmin.messages.commands.counts import verify
 
 
 class Command(BaseCommand):

@@ -1,4 +1,4 @@
-"""Restart jobs, and which messages one would decide on next."""
+"""Restart jobs, the messages that one would decide on next, and their runs with the ledgers of their operations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,11 +7,13 @@ from functools import partial
 
 from poisonadmin.core.domain.access import SYSTEM, Permission, Principal
 from poisonadmin.core.domain.filter_values import InvalidFilter
-from poisonadmin.core.queries.paging import Count
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Count, Page, fetch_page, window
 from poisonadmin.core.queries.rows import Versioned, bounded, columns, fetch, fetch_by_id, known
 from poisonadmin.core.queries.sql import Sql, all_of, name
+from poisonadmin.decisions.operations.domain.lifecycle import Ledger
+from poisonadmin.decisions.operations.queries.operations import OperationDetail, operations_of_runs
 from poisonadmin.decisions.queries.refusals import CRASHED_NOTHING
-from poisonadmin.decisions.restart_jobs.domain.restart_job import RestartJobSettings
+from poisonadmin.decisions.restart_jobs.domain import RestartJobSettings
 from poisonadmin.messages.domain.states import State
 from poisonadmin.search.domain.filters import parse_filter, require_values
 from poisonadmin.search.domain.payload_words import require_plain
@@ -56,7 +58,7 @@ WHERE ended_at IS NULL AND operation.restart_job_id = {job} AND (
 ) ORDER BY operation.id
 """,
 )
-_SELECT = Sql(
+_JOBS = Sql(
     """
 SELECT job.id, {settings},
        CASE WHEN is_enabled THEN next_at END AS next_at, run.at AS last_at, run.outcome AS last_outcome,
@@ -73,13 +75,13 @@ FROM restart_job AS job
 def list_restart_jobs(*, principal: Principal) -> list[RestartJobRow]:
     """Return the restart jobs by name; none to who is limited to some addresses."""
     principal.require(Permission.READ)
-    return fetch(RestartJobRow, f"{_SELECT} ORDER BY name") if principal.sees_everything else []
+    return fetch(RestartJobRow, f"{_JOBS} ORDER BY name") if principal.sees_everything else []
 
 
 def get_restart_job(job_id: int, *, principal: Principal) -> RestartJobRow:
     """Return the restart job; raise NotFound."""
     principal.require(Permission.READ)
-    found = fetch_by_id(RestartJobRow, f"{_SELECT} WHERE job.id = %s", job_id) if principal.sees_everything else None
+    found = fetch_by_id(RestartJobRow, f"{_JOBS} WHERE job.id = %s", job_id) if principal.sees_everything else None
     return known(found, f"restart job {job_id}")
 
 
@@ -113,3 +115,67 @@ def count_restartable(job: RestartJobRow) -> Count:
     with bounded():
         found = capped_count(all_of([where.whole, may_be]), COUNTED)
     return Count(job.limit, capped=False) if job.limit is not None and found.n >= job.limit else found
+
+
+@dataclass(frozen=True)
+class _Run:
+    id: int
+    at: datetime
+    asked_by: str | None
+    outcome: str
+    detail: str | None
+    operation_id: int | None
+
+
+@dataclass(frozen=True)
+class RestartRunRow(_Run):
+    """A run of a restart job, and its operation: `state`, `count`, `ledger` and `ended_at` are the operation's.
+
+    `asked_by`: the person who asked for the run; None where the schedule did. `detail`: why it began no operation.
+    """
+
+    state: str | None = None
+    count: int | None = None
+    ledger: Ledger | None = None
+    ended_at: datetime | None = None
+
+
+_RUNS = Sql("SELECT {columns} FROM restart_run", columns=columns(_Run, "restart_run"))
+
+
+def list_runs(
+    job_id: int, *, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT
+) -> Page[RestartRunRow]:
+    """Return a page of the job's runs, newest first; none to who is limited to some addresses."""
+    principal.require(Permission.READ)
+    page = window(cursor, limit, NEWEST_FIRST)
+    if not principal.sees_everything:
+        return Page([], None, None)
+    with bounded():
+        found = fetch_page(_Run, _RUNS + Sql("WHERE restart_job_id = {id}", id=job_id), page=page)
+        return Page(_with_operations(found.results, principal), found.next, found.previous)
+
+
+def get_run(run_id: int, *, principal: Principal) -> RestartRunRow:
+    """Return the run; raise NotFound."""
+    principal.require(Permission.READ)
+    found = fetch_by_id(_Run, f"{_RUNS} WHERE id = %s", run_id) if principal.sees_everything else None
+    return _with_operations([known(found, f"run {run_id}")], principal)[0]
+
+
+def _with_operations(runs: Sequence[_Run], principal: Principal) -> list[RestartRunRow]:
+    ids = [run.operation_id for run in runs if run.operation_id is not None]
+    operations = operations_of_runs(ids, principal=principal)
+    return [_with_operation(run, operations.get(run.operation_id or 0)) for run in runs]
+
+
+def _with_operation(run: _Run, operation: OperationDetail | None) -> RestartRunRow:
+    if operation is None:
+        return RestartRunRow(**vars(run))
+    return RestartRunRow(
+        **vars(run),
+        state=operation.state,
+        count=operation.count,
+        ledger=operation.ledger,
+        ended_at=operation.ended_at,
+    )

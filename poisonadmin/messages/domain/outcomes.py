@@ -1,4 +1,4 @@
-"""The outcomes of delivery tries."""
+"""The outcomes of delivery tries, and of the members of an operation."""
 
 from enum import StrEnum
 
@@ -31,3 +31,22 @@ class Outcome(StrEnum):
 CRASHES = (Outcome.CRASHED, Outcome.NODE_LOST, Outcome.SUSPECTED)
 # After these the next message of an ordered conversation may be delivered.
 LETS_FOLLOW = frozenset({Outcome.DELIVERED, Outcome.DISCARDED, Outcome.MOVED})
+
+
+class MemberOutcome(StrEnum):
+    """The outcome of a member. WAITING: it failed, and is delivered again by its policy. UNANSWERED: nothing yet."""
+
+    DELIVERED = "delivered"
+    CONFIRMED = "confirmed"
+    FAILED_SAME = "failed_same"
+    FAILED_NEW = "failed_new"
+    BLACKLISTED = "blacklisted"
+    SKIPPED = "skipped"
+    WAITING = "waiting"
+    UNANSWERED = "unanswered"
+    CANCELLED = "cancelled"
+    CHANGED = "changed"
+
+
+# What may have a row of its own.
+RECORDED = tuple(one for one in MemberOutcome if one is not MemberOutcome.UNANSWERED)

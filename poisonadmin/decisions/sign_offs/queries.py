@@ -1,11 +1,63 @@
-"""The sign-off that an operation needs: read when one is begun, and for its preview."""
+"""Sign-offs: the rules that ask for them, whether an operation needs one, and how many are awaited."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
-from poisonadmin.core.domain.access import Principal
-from poisonadmin.core.queries.rows import bounded, fetch, fetch_rows
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.queries.rows import Versioned, bounded, columns, fetch, fetch_by_id, fetch_rows, fetch_values
+from poisonadmin.core.queries.scope import visible_ids
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.decisions.operations.domain.actions import OperationAction
-from poisonadmin.decisions.sign_offs.domain.sign_off import MessagesAt, SignOffLimit, SignOffNeeded, strictest
+from poisonadmin.decisions.sign_offs.domain import MessagesAt, SignOffLimit, SignOffNeeded, strictest
+
+
+@dataclass(frozen=True)
+class SignOffRuleRow(Versioned):
+    """An operation on more than `above` messages at addresses that `match` needs a sign-off. `action` null: any."""
+
+    id: int
+    match: str
+    action: str | None
+    above: int
+    version: int
+    updated_by: str
+    updated_at: datetime
+
+    @property
+    def name(self) -> str:
+        """The rule's name in the audit log."""
+        return rule_name(self.match, self.action)
+
+
+def rule_name(match: str, action: str | None) -> str:
+    """Return what the audit log calls the rule of a pattern and an action.
+
+    >>> rule_name("orders.#", None)
+    'orders.# any'
+    """
+    return f"{match[:200]} {action or 'any'}"
+
+
+_SELECT = Sql("SELECT {columns} FROM sign_off_rule", columns=columns(SignOffRuleRow, "sign_off_rule"))
+
+
+def list_sign_off_rules(*, principal: Principal) -> list[SignOffRuleRow]:
+    """Return the rules by pattern, of those whose pattern lies within the caller's scope."""
+    principal.require(Permission.READ)
+    found = fetch(SignOffRuleRow, f"{_SELECT} ORDER BY match, action NULLS FIRST")
+    return [row for row in found if principal.covers(row.match)]
+
+
+def get_sign_off_rule(rule_id: int, *, principal: Principal) -> SignOffRuleRow:
+    """Return the rule; raise NotFound."""
+    principal.require(Permission.READ)
+    found = fetch_by_id(SignOffRuleRow, f"{_SELECT} WHERE id = %s", rule_id)
+    if found is None or not principal.covers(found.match):
+        raise NotFound(f"There is no sign-off rule {rule_id}.")
+    return found
+
 
 COUNT_SECONDS = 60
 _LIMITS = "SELECT match, action, above FROM sign_off_rule WHERE action = %s OR (action IS NULL AND %s)"
@@ -88,3 +140,30 @@ def messages_at(
             MessagesAt(frozenset({at, back, *targets}), *counts)
             for at, back, targets, *counts in fetch_rows(_MESSAGES_AT, values)
         ]
+
+
+_OF_OTHERS = """
+SELECT count(*) FROM operation JOIN selection ON selection.id = selection_id
+WHERE {} AND requester <> %s AND (%s::bigint[] IS NULL OR selection.address_ids <@ %s::bigint[])
+"""
+_WAITING = _OF_OTHERS.format(
+    "operation.ended_at IS NULL AND state = 'waiting_for_sign_off' AND sign_off_expires_at > now()"
+)
+_BEGUN_WITHOUT = _OF_OTHERS.format("broke_glass_at IS NOT NULL AND broke_glass_at > now() - interval '1 day'")
+
+
+def waiting_count(principal: Principal) -> int:
+    """Return how many operations of others wait that the principal may sign off."""
+    return _count(_WAITING, principal)
+
+
+def begun_without_count(principal: Principal) -> int:
+    """Return how many operations of others that the principal could have signed off were begun without in a day."""
+    return _count(_BEGUN_WITHOUT, principal)
+
+
+def _count(sql: str, principal: Principal) -> int:
+    if not principal.may(Permission.SIGN_OFF):
+        return 0
+    visible = visible_ids(principal)
+    return int(fetch_values(sql, [principal.person, visible, visible])[0])

@@ -1,11 +1,30 @@
-"""A restart job as a person sets it up."""
+"""Restart jobs as a person sets them up, and the outcomes of their runs."""
+
+from enum import StrEnum
 
 from poisonadmin.core.domain import settings
 from poisonadmin.core.domain.settings import one_of, within
-from poisonadmin.decisions.operations.domain.actions import ACTIONS
+from poisonadmin.decisions.operations.domain.actions import ACTIONS, OperationAction
 from poisonadmin.decisions.operations.domain.params import MAX_REASON_CHARS, require_reason
-from poisonadmin.decisions.restart_jobs.domain.runs import RESTART_ACTIONS
 from poisonadmin.search.domain.selection import MAX_MEMBERS, SelectionOrder
+
+# Each decides on messages in NDLV and asks for nothing more than a reason.
+RESTART_ACTIONS = (OperationAction.APPROVE, OperationAction.RETURN, OperationAction.FAIL)
+
+
+class RunOutcome(StrEnum):
+    """BEGUN: it began an operation. NOTHING: its filter found no message. SKIPPED: an earlier operation had
+    messages to begin with.
+
+    REFUSED: the owner may no longer have it run. FAILED: an error.
+    """
+
+    BEGUN = "begun"
+    NOTHING = "nothing"
+    SKIPPED = "skipped"
+    REFUSED = "refused"
+    FAILED = "failed"
+
 
 MAX_NAME_CHARS = 100
 MAX_SCHEDULE_CHARS = 100
