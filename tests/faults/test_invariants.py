@@ -47,7 +47,7 @@ BROKEN: list[tuple[str, Check, str]] = [
     (
         "under way for ever",
         invariants.stuck,
-        "UPDATE message SET state = 'DLNG', claim_id = 1, shard = 0 WHERE id = {id}",
+        "UPDATE message SET state = 'DLNG', claim_id = -1, shard = 0 WHERE id = {id}",
     ),
 ]
 
