@@ -14,6 +14,7 @@ from poisonadmin.core.domain.addresses import validate_address, validate_pattern
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.rows import Versioned, fetch, fetch_by_id, fetch_rows, fetch_values
 from poisonadmin.core.queries.scope import destinations_seen
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.policies.domain.resolution import PolicyIndex, PolicySpec, Resolved, resolve
 from poisonadmin.policies.domain.retry_decision import PlainTry, on_failure
 from poisonadmin.policies.domain.retry_limits import Breaker, attempts_in_all, breakers
@@ -138,9 +139,12 @@ def resolve_address(address: str, *, principal: Principal) -> Resolved:
     if not principal.sees(address):
         raise NotFound(f"There is no address {address}.")
     found = policy_index().resolve(address)
-    seen, own = destinations_seen(principal, "id")
-    is_seen = fetch_values(f"SELECT id FROM destination WHERE {seen} AND name = %s", [*own, found.destination])  # noqa: S608
-    return found if is_seen else replace(found, destination=None)
+    seen = Sql(
+        "SELECT id FROM destination WHERE {seen} AND name = {name}",
+        seen=destinations_seen(principal, "id"),
+        name=found.destination,
+    )
+    return found if fetch_values(seen) else replace(found, destination=None)
 
 
 def preview(

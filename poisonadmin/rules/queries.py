@@ -11,6 +11,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.rows import Versioned, columns, fetch, fetch_by_id, fetch_rows
+from poisonadmin.core.queries.sql import Sql, all_given
 from poisonadmin.rules.domain.content_rules import ContentRule, ContentRules, compile_content_rule
 from poisonadmin.rules.domain.failure_rules import FailureRule, compile_failure_rule
 from poisonadmin.rules.domain.json_schema import compile_schema
@@ -18,10 +19,13 @@ from poisonadmin.rules.domain.rules import RuleDefinition, RuleFailed, RuleField
 from poisonadmin.runs.domain.kinds import KindName
 from poisonadmin.runs.queries.runs import RunFields, latest_run
 
-_SELECT = f"""SELECT r.id, r.stage, r.position, {columns(RuleFields, "r")}, r.is_enabled,
+_SELECT = Sql(
+    """SELECT r.id, r.stage, r.position, {columns}, r.is_enabled,
  r.is_enabled AND (r.ends_at IS NULL OR r.ends_at > now()) AS is_in_force,
  r.checked_version IS NOT DISTINCT FROM r.version AS is_dry_run, r.hits, r.last_hit_at, r.fault, r.version,
- r.updated_by, r.updated_at FROM rule r"""  # noqa: S608  (constants)
+ r.updated_by, r.updated_at FROM rule r""",
+    columns=columns(RuleFields, "r"),
+)
 _TITLES = "SELECT id, title FROM failure_group WHERE id = ANY(%s)"
 _RULES = """
 SELECT id, name, version, match::text, action::text FROM rule
@@ -97,8 +101,12 @@ def covers_rule(principal: Principal, match: Mapping[str, Any]) -> bool:
 def list_rules(*, principal: Principal, stage: str | None = None) -> list[RuleRow]:
     """Return the rules in the order in which they are asked, those before deliveries first."""
     principal.require(Permission.READ)
-    where, parameters = ("WHERE r.stage = %s", [str(Stage(stage))]) if stage else ("", [])
-    rows = fetch(RuleRow, f"{_SELECT} {where} ORDER BY r.stage DESC, r.position, r.id", parameters)
+    found = Sql(
+        "{rules} WHERE {which} ORDER BY r.stage DESC, r.position, r.id",
+        rules=_SELECT,
+        which=all_given({"r.stage = {value}": str(Stage(stage)) if stage else None}),
+    )
+    rows = fetch(RuleRow, found)
     return [row for row in rows if covers_rule(principal, row.match)]
 
 

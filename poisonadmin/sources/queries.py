@@ -19,6 +19,7 @@ from poisonadmin.core.queries.rows import (
     known,
     stored_bytes,
 )
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.runs.domain.kinds import KindName, RunState
 from poisonadmin.runs.queries.runs import RunFields, StoredRun, find_run
 from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, result_from
@@ -145,8 +146,12 @@ def list_files(
 ) -> Page[FileRow]:
     """Return one page of the source's files, newest first."""
     get_source(source_id, principal=principal)
-    sql = f"SELECT {columns(FileRow, 'f')} FROM source_file f WHERE source_id = %s"  # noqa: S608
-    return fetch_page(FileRow, sql, [source_id], window(cursor, limit, NEWEST_FIRST))
+    files = Sql(
+        "SELECT {columns} FROM source_file f WHERE source_id = {source}",
+        columns=columns(FileRow, "f"),
+        source=source_id,
+    )
+    return fetch_page(FileRow, files, page=window(cursor, limit, NEWEST_FIRST))
 
 
 def list_rejected(
@@ -159,11 +164,14 @@ def list_rejected(
     page = window(cursor, limit, _REJECTED)
     if not principal.sees_everything:
         return Page([], None, None)
-    of, parameters = ("r.source_id IS NULL", []) if source_id is None else ("r.source_id = %s", [source_id])
-    sql = f"""SELECT r.id, r.batch, f.path, r.line, r.code, r.detail, substring(r.raw FOR {SHOWN_BYTES}) AS raw_start,
+    lines = Sql(
+        """SELECT r.id, r.batch, f.path, r.line, r.code, r.detail, substring(r.raw FOR {shown}) AS raw_start,
         length(r.raw) AS raw_bytes, r.at FROM rejected_line r LEFT JOIN source_file f ON f.id = r.source_file_id
-        WHERE {of}"""  # noqa: S608
-    return fetch_page(RejectedRow, sql, parameters, page)
+        WHERE {of}""",
+        shown=SHOWN_BYTES,
+        of=Sql("r.source_id IS NULL") if source_id is None else Sql("r.source_id = {id}", id=source_id),
+    )
+    return fetch_page(RejectedRow, lines, page=page)
 
 
 def rejected_raw(rejected_id: int, *, principal: Principal) -> StoredBytes:

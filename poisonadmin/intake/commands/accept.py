@@ -43,7 +43,7 @@ class Accepted:
 
 
 # Envelope and body of a message whose (address, message_id) is free: `stored` has its id, or is empty.
-STORED = """stored AS (
+_STORED = """stored AS (
     INSERT INTO envelope (id, intake_address_id, message_id, conversation_id, bookmark, content_type, payload_bytes,
                           expires_at, received_by)
     VALUES (nextval(pg_get_serial_sequence('message', 'id')), %(address)s, %(message_id)s, %(conversation_id)s,
@@ -70,7 +70,7 @@ _INSERT = enter(
     },
     chosen=ChosenRows(
         "stored",
-        before=STORED,
+        before=_STORED,
     ),
     parts=StatementParts(
         shows=("due_at",),
@@ -104,18 +104,13 @@ def accept(envelope: MessageEnvelope, *, principal: Principal, received_by: str)
     with transaction.atomic(), connection.cursor() as cursor:
         addresses = ensure_addresses(filter(None, (envelope.address, original)))
         values = _values(envelope, addresses, actor=principal.name, received_by=received_by)
-        cursor.execute(_INSERT, values)
-        created = cursor.fetchone()
+        created = _stored(cursor, envelope, values)
         if created is None:
             cursor.execute(_SAME, values)
             first, is_same = cursor.fetchone()
-        else:
-            write_keys(cursor, created[0], envelope.address, envelope.payload, envelope.headers)
-            if envelope.dead_letter:
-                import_failure(cursor, created[0], envelope, actor=principal.name)
-            elif values["state"] == State.TBDL:
-                refuse_excluded(cursor, [created[0]], actor=principal.name)
-                schedule.schedule(cursor, [(values["lane"], created[1])])
+        elif values["state"] == State.TBDL:
+            refuse_excluded(cursor, [created[0]], actor=principal.name)
+            schedule.schedule(cursor, [(values["lane"], created[1])])
     if created:
         return Accepted(created[0], created=True)
     if is_same:
@@ -126,13 +121,40 @@ def accept(envelope: MessageEnvelope, *, principal: Principal, received_by: str)
     )
 
 
+def store_listed(cursor: CursorWrapper, envelope: MessageEnvelope, *, actor: str) -> int | None:
+    """Store a dead letter that a consumer reported as NDLV `listed`, with its failure as attempt 0.
+
+    Return its id; None where somebody else has stored it meanwhile.
+    """
+    addresses = ensure_addresses([envelope.address])
+    values = _values(envelope, addresses, actor=actor, received_by=actor, imported=Reason.LISTED)
+    created = _stored(cursor, envelope, values)
+    return None if created is None else created[0]
+
+
+def _stored(cursor: CursorWrapper, envelope: MessageEnvelope, values: Mapping[str, Any]) -> tuple[int, Any] | None:
+    """Return the id of the message and when it is due; None where its (address, message_id) is taken."""
+    cursor.execute(_INSERT, values)
+    created: tuple[int, Any] | None = cursor.fetchone()
+    if created is not None:
+        _write_keys(cursor, created[0], envelope)
+        if envelope.dead_letter:
+            _import_failure(cursor, created[0], envelope, actor=values["actor"])
+    return created
+
+
 def _values(
-    envelope: MessageEnvelope, addresses: Mapping[str, AddressRef], *, actor: str, received_by: str
+    envelope: MessageEnvelope,
+    addresses: Mapping[str, AddressRef],
+    *,
+    actor: str,
+    received_by: str,
+    imported: Reason = Reason.IMPORTED,
 ) -> dict[str, Any]:
     dead = envelope.dead_letter
     here = addresses[envelope.address]
     event = Event.IMPORTED if dead else Event.ENQUEUED
-    state, reason, note = _beginning(envelope, here)
+    state, reason, note = _beginning(envelope, here, imported)
     check(None, event, state, reason)
     return {
         "address": here.id,
@@ -156,10 +178,12 @@ def _values(
     }
 
 
-def _beginning(envelope: MessageEnvelope, here: AddressRef) -> tuple[State, Reason | None, str | None]:
-    """Return the state, reason and note that a message begins with."""
+def _beginning(
+    envelope: MessageEnvelope, here: AddressRef, imported: Reason
+) -> tuple[State, Reason | None, str | None]:
+    """Return the state, reason and note that a message begins with; `imported`: the reason of a dead letter."""
     if envelope.dead_letter:
-        return State.NDLV, Reason.IMPORTED, envelope.dead_letter.reason
+        return State.NDLV, imported, envelope.dead_letter.reason
     size = len(envelope.payload)
     if size > here.max_payload_bytes:
         return State.NDLV, Reason.OVERSIZED, sizes(size, envelope.address, here.max_payload_bytes)
@@ -172,12 +196,10 @@ SELECT %(id)s, name, value FROM unnest(%(names)s::text[], %(values)s::text[]) AS
 """
 
 
-def write_keys(
-    cursor: CursorWrapper, message_id: int, address: str, payload: bytes, headers: Mapping[str, str]
-) -> None:
+def _write_keys(cursor: CursorWrapper, message_id: int, envelope: MessageEnvelope) -> None:
     """Write the business keys of a message that was just taken in; a policy that changes later leaves them."""
-    keys = parsed_keys(policy_index().resolve(address).policy.business_keys)
-    if keys and (found := extract(keys, payload, headers, loads=orjson.loads)):
+    keys = parsed_keys(policy_index().resolve(envelope.address).policy.business_keys)
+    if keys and (found := extract(keys, envelope.payload, envelope.headers, loads=orjson.loads)):
         cursor.execute(_WRITE_KEYS, {"id": message_id, "names": list(found), "values": list(found.values())})
 
 
@@ -204,7 +226,7 @@ UNION ALL SELECT address_id, state, reason, %(group)s, original_address_id, 1 FR
 """
 
 
-def import_failure(cursor: CursorWrapper, message_id: int, envelope: MessageEnvelope, *, actor: str) -> None:
+def _import_failure(cursor: CursorWrapper, message_id: int, envelope: MessageEnvelope, *, actor: str) -> None:
     """Write the failure that a dead letter had before import as attempt 0, and put the message in its group."""
     dead = envelope.dead_letter
     assert dead is not None

@@ -10,11 +10,13 @@ from typing import Any
 
 from django.db import IntegrityError, connection, transaction
 from django.db.backends.utils import CursorWrapper
+from django.db.models import F
 
 from poisonadmin.addresses.commands import ensure_addresses
 from poisonadmin.core.commands import locks
 from poisonadmin.core.commands.locks import TransactionRetry, retried
 from poisonadmin.core.domain.locks import Lock
+from poisonadmin.core.queries.sql import named_sql, raw
 from poisonadmin.groups.commands import failure_groups
 from poisonadmin.intake.commands.returned import Returned, open_died_again, open_returned
 from poisonadmin.intake.commands.staged import NAMED_CONFLICTS, BatchOrigin, Conflict, put_duplicates_aside
@@ -23,6 +25,7 @@ from poisonadmin.messages.commands.admission import refuse_of_batch
 from poisonadmin.messages.commands.oversize import SIZES
 from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, enter
 from poisonadmin.messages.domain.states import Event, Reason, State
+from poisonadmin.store.models.intake import Source, SourceFile
 
 # A report a row, parsed once: of the messages in `ids`, which died of the same at the same time. `told` is what was
 # handed in, the rest is attempt 0 (domain/staged_rows.py).
@@ -43,13 +46,16 @@ report AS MATERIALIZED (
 _NOTED = "told AS MATERIALIZED (SELECT id, note FROM report CROSS JOIN LATERAL unnest(ids) AS id ORDER BY id)"
 
 # A group, address and hour a row: thousands of dead letters died of a handful of failures.
-_SEEN = f"""
-WITH {_REPORTS}
+_SEEN = str(
+    named_sql(
+        """WITH {reports}
 SELECT fingerprint, min(title), min(error_class), min(ids[1]), address.id, min(failed_at), max(failed_at),
        sum(cardinality(ids))
 FROM report JOIN address ON address.name = report.address
-GROUP BY fingerprint, address.id, date_trunc('hour', failed_at)
-"""  # noqa: S608
+GROUP BY fingerprint, address.id, date_trunc('hour', failed_at)""",
+        reports=raw(_REPORTS),
+    )
+)
 
 # Each history row has a note of its own. Joining it to what was inserted, which the planner takes for a row or two,
 # made 20,000 dead letters take 14 s.
@@ -185,8 +191,6 @@ _ENQUEUE = enter(
     ),
 )
 
-_COUNTS = "accepted = accepted + %s, duplicates = duplicates + %s, rejected = rejected + %s"
-
 
 def merge_staged(
     batch: str,
@@ -220,7 +224,7 @@ def _merge(batch: str, values: dict[str, Any], origin: BatchOrigin) -> Merged:
         names = cursor.fetchall()
         merged, woken = _merge_rows(cursor, names, values, origin) if names else (Merged(), {})
         merged += Merged(duplicates=back.known, returned=back.opened)
-        _count(cursor, merged, origin)
+        _count(merged, origin)
         schedule.schedule_earliest(cursor, woken)
     return merged
 
@@ -275,14 +279,15 @@ def _ensure(cursor: CursorWrapper, names: list[str], with_originals: dict[str, A
     ensure_addresses(names)
 
 
-def _count(cursor: CursorWrapper, merged: Merged, origin: BatchOrigin) -> None:
+def _count(merged: Merged, origin: BatchOrigin) -> None:
     if not merged.total:
         return
-    counts = [merged.accepted, merged.duplicates, merged.conflicts]
+    counts = {
+        "accepted": F("accepted") + merged.accepted,
+        "duplicates": F("duplicates") + merged.duplicates,
+        "rejected": F("rejected") + merged.conflicts,
+    }
     if origin.file_id is not None:
-        cursor.execute(f"UPDATE source_file SET {_COUNTS} WHERE id = %s", [*counts, origin.file_id])  # noqa: S608
+        SourceFile.objects.filter(id=origin.file_id).update(**counts)
     if origin.source_id is not None:
-        cursor.execute(
-            f"UPDATE source SET {_COUNTS}, returned = returned + %s WHERE id = %s",  # noqa: S608
-            [*counts, merged.returned, origin.source_id],
-        )
+        Source.objects.filter(id=origin.source_id).update(**counts, returned=F("returned") + merged.returned)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from django.db.backends.utils import CursorWrapper
 
+from poisonadmin.core.queries.sql import named_sql, raw
 from poisonadmin.groups.commands import failure_groups
 from poisonadmin.intake.commands.staged import drop_rows
 from poisonadmin.intake.domain.draining import later_batch
@@ -75,18 +76,22 @@ WHERE staged.batch = %(batch)s AND position('"came_back":'::bytea IN staged.dead
 ORDER BY staged.id
 """
 
-_KNOWN = """
+_KNOWN = raw("""
 staged_message AS staged JOIN address ON address.name = staged.address
      JOIN envelope AS first ON first.intake_address_id = address.id AND first.message_id = staged.message_id
      JOIN message ON message.id = first.id AND message.state = 'DLVD'
 WHERE staged.batch = %(batch)s AND first.id <> staged.id AND position('"moves":'::bytea IN staged.dead_letter) > 0
-"""
-_LOCK_KNOWN = f"SELECT FROM message WHERE id = ANY(SELECT first.id FROM {_KNOWN}) ORDER BY id FOR UPDATE"  # noqa: S608
-_READ_KNOWN = f"""
+""")
+_LOCK_KNOWN = str(
+    named_sql("SELECT FROM message WHERE id = ANY(SELECT first.id FROM {known}) ORDER BY id FOR UPDATE", known=_KNOWN)
+)
+_READ_KNOWN = str(
+    named_sql(
+        """
 SELECT staged_id, id, address_id, attempt_number, state, attempt_number, fingerprint, title, error_class,
        LEAST(coalesce((told ->> 'failed_at')::timestamptz, now()), now())
 FROM (SELECT staged.id AS staged_id, message.id, message.address_id, message.attempt_number, message.state,
-             convert_from(staged.dead_letter, 'UTF8')::jsonb AS letter FROM {_KNOWN}) AS known
+             convert_from(staged.dead_letter, 'UTF8')::jsonb AS letter FROM {known}) AS known
      CROSS JOIN LATERAL jsonb_to_record(letter) AS one (told jsonb, fingerprint text, title text, error_class text)
 WHERE EXISTS (
     SELECT FROM body AS came
@@ -99,7 +104,10 @@ WHERE EXISTS (
         SELECT FROM hop WHERE hop.message_id = known.id AND hop.from_address = move.queue AND hop.at = move.at
                           AND hop.reason = move.reason AND hop.times = move.count))
 ORDER BY staged_id
-"""  # noqa: S608  (fragments are constants)
+""",
+        known=_KNOWN,
+    )
+)
 
 _OPEN = move(
     State.DLVD,

@@ -7,6 +7,7 @@ from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.brokers.domain.broker_names import DEAD_LETTER_HEADERS
+from poisonadmin.core.queries.sql import named_sql, raw
 
 NAMED_CONFLICTS = 1000
 
@@ -36,7 +37,9 @@ _SENT = """
 
 # Runs after the envelopes are in: a staged row without one has lost. Its line is written again as it could be handed
 # in, since the bytes that came are not kept.
-_PUT_ASIDE = f"""
+_PUT_ASIDE = str(
+    named_sql(
+        """
 WITH lost AS MATERIALIZED (
     SELECT staged.*, first.id AS first_id,
            first.content_type = staged.content_type
@@ -48,7 +51,7 @@ WITH lost AS MATERIALIZED (
                     WHEN first_body.payload <> own_body.payload THEN FALSE
                     WHEN first_body.headers = own_body.headers THEN TRUE
                     WHEN %(source)s::bigint IS NOT NULL
-                    THEN {_SENT.format(body="first_body")} = {_SENT.format(body="own_body")}
+                    THEN {first_sent} = {own_sent}
                     ELSE FALSE END AS is_same
     FROM staged_message AS staged
          JOIN address ON address.name = staged.address
@@ -90,7 +93,11 @@ SELECT count(*), count(*) FILTER (WHERE is_same),
        (SELECT array_agg(ARRAY[line, first_id] ORDER BY line)
         FROM (SELECT line, first_id FROM lost WHERE NOT is_same ORDER BY line LIMIT %(named)s) AS named)
 FROM lost
-"""  # noqa: S608  (fragments are constants)
+""",
+        first_sent=raw(_SENT.format(body="first_body")),
+        own_sent=raw(_SENT.format(body="own_body")),
+    )
+)
 
 
 def put_duplicates_aside(

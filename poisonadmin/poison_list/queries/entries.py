@@ -114,7 +114,7 @@ def source_scope(principal: Principal, column: str) -> Sql:
     )
 
 
-_STOPPED = f"""
+_STOPPED = """
 SELECT message.id FROM poison_entry AS entry JOIN address ON address.name = entry.source
      JOIN envelope ON envelope.bookmark = entry.bookmark JOIN message ON message.id = envelope.id
 WHERE entry.id = %(entry)s AND message.address_id = address.id AND state = 'NDLV' AND reason = 'listed'
@@ -123,13 +123,13 @@ SELECT message.id FROM poison_entry AS entry JOIN address ON address.name = entr
      JOIN envelope ON envelope.message_id = entry.bookmark AND envelope.bookmark IS NULL
      JOIN message ON message.id = envelope.id
 WHERE entry.id = %(entry)s AND message.address_id = address.id AND state = 'NDLV' AND reason = 'listed'
-ORDER BY 1 LIMIT {MAX_STOPPED}
-"""  # noqa: S608  (a number of ours)
+ORDER BY 1 LIMIT %(most)s
+"""
 
 
 def stopped_messages(entry_id: int) -> list[int]:
     """Return the messages in NDLV that the bookmark has stopped, rising, as many as one decision takes."""
-    return fetch_values(_STOPPED, {"entry": entry_id})
+    return fetch_values(_STOPPED, {"entry": entry_id, "most": MAX_STOPPED})
 
 
 _CONSUMERS = Key(("c.name",), (str,), descending=False)

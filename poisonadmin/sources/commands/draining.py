@@ -25,7 +25,7 @@ from poisonadmin.messages.domain.envelope_fields import storable
 from poisonadmin.runs.commands import worker_runs
 from poisonadmin.runs.commands.worker_runs import RunHeartbeat
 from poisonadmin.runs.domain.kinds import KindName
-from poisonadmin.store.models.intake import Source, SourceKind
+from poisonadmin.store.models.intake import BrokerReceipt, Source, SourceKind
 
 _LEFT_OVER = """
 SELECT DISTINCT split_part(batch, ':', 2)::bigint FROM staged_message WHERE batch LIKE 'broker:%%'
@@ -44,10 +44,7 @@ SOURCES_AT_ONCE = 4
 MERGE_EVERY_SECONDS = 0.2
 MOST_PATIENCE_SECONDS = 60
 # After it the broker has noticed that whoever held a message without acknowledging it is gone, also with its machine.
-RECEIPTS_KEPT = "10 minutes"
-_FORGET_RECEIPTS = f"""
-DELETE FROM broker_receipt WHERE source_id = %s AND stored_at < now() - interval '{RECEIPTS_KEPT}'
-"""  # noqa: S608  (a constant)
+RECEIPTS_KEPT = timedelta(minutes=10)
 _TROUBLE = """
 UPDATE source SET last_error = %(error)s, last_error_at = now(), failures = failures + 1,
     next_check_at = now() + LEAST(2 ^ LEAST(failures + 1, 10), %(most)s) * interval '1 s'
@@ -175,7 +172,7 @@ def _drain(source: Source, drainer: Drainer) -> tuple[Drained, Merged]:
     else:
         _note_success(source.id, lag=0 if drained.is_empty else _lag(drainer, source.id))
         if drained.is_empty:
-            _forget_receipts(source.id)
+            BrokerReceipt.objects.filter(source=source, stored_at__lt=Now() - RECEIPTS_KEPT).delete()
     return drained, merging.merged
 
 
@@ -250,11 +247,6 @@ def _count_into_source(source_id: int, drained: Drained) -> None:
         Source.objects.filter(id=source_id).update(
             rejected=F("rejected") + drained.rejected, duplicates=F("duplicates") + drained.recognised
         )
-
-
-def _forget_receipts(source_id: int) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(_FORGET_RECEIPTS, [source_id])
 
 
 def _note_success(source_id: int, *, lag: int | None) -> None:

@@ -18,6 +18,8 @@ from poisonadmin.core.domain.errors import PoisonAdminError, all_checked
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.domain.settings import mistake_in
 from poisonadmin.core.domain.ssrf import guard_from
+from poisonadmin.core.queries.rows import execute
+from poisonadmin.core.queries.sql import Sql, name
 from poisonadmin.destinations.commands import InUse, save_destination
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.sources.domain.roots import OutsideRoots, directory_below
@@ -130,7 +132,7 @@ def delete_source(source_id: int, *, principal: Principal) -> None:
         if SourceFile.objects.filter(source_id=source_id, state=FileState.STAGED).exists():
             raise SourceBusy(f"A file of {source.name} is half taken in; leave it switched on until it is taken.")
         for table in _TABLES:
-            cursor.execute(f"DELETE FROM {table} WHERE source_id = %s", [source_id])  # noqa: S608  (constants)
+            execute(cursor, Sql("DELETE FROM {table} WHERE source_id = {id}", table=name(table), id=source_id))
         cursor.execute("DELETE FROM source WHERE id = %s", [source_id])
         audit.record(principal.name, "source.deleted", "source", source.name)
 
