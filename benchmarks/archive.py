@@ -23,12 +23,13 @@ from benchmarks.page_latency import Visitor
 from benchmarks.results import Line, Pair, at_most, compared, quantile, say
 from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
-from poisonadmin.archive.commands.requests import request_run
-from poisonadmin.archive.commands.runs import archive_due
+from poisonadmin.archive.commands.requests import request_archive_run
+from poisonadmin.archive.commands.runs import work
+from poisonadmin.archive.queries import get_run
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.spark_settings import LOCAL_BATCH_MASTER
 from poisonadmin.messages.commands.counts import fold, verify
-from poisonadmin.store.models.archive import ArchiveRun
+from poisonadmin.runs.commands.engine import carry_out
 from sample.backlog.load import load_backlog
 from tests.fixtures.live_web import running_web
 from workers.spark.archive_store import SparkArchiveStore
@@ -98,15 +99,15 @@ def _slower(share: float, alone: Sequence[float], beside: Sequence[float]) -> Li
 
 
 def _archive(spark: SparkSession, final: int, web: psutil.Process) -> tuple[Rate, int]:
-    made = request_run(as_of=timezone.now() + timedelta(days=36_500), principal=SYSTEM)
+    made = request_archive_run(as_of=timezone.now() + timedelta(days=36_500), principal=SYSTEM)
     store = SparkArchiveStore(spark, settings.ARCHIVE)
     peak, watch = _Peak(web.pid), Stopwatch()
     with peak, watch:
-        while ArchiveRun.objects.filter(id=made.id, ended_at=None).exists():
-            archive_due(store, worker="benchmark", seconds=1)
+        while not get_run(made.id, principal=SYSTEM).is_over:
+            carry_out(work(store), worker="benchmark", seconds=1)
             fold()  # as a tick of the system does each second
-    made.refresh_from_db()
-    assert made.totals["messages"]["rows"] == final, made.totals
+    tables = get_run(made.id, principal=SYSTEM).tables
+    assert tables["messages"]["rows"] == final, tables
     return watch.rate(final), peak.bytes
 
 

@@ -19,7 +19,7 @@ from poisonadmin.core.domain.spark_settings import LOCAL_BATCH_MASTER
 from poisonadmin.runs.commands.engine import carry_out
 from poisonadmin.search.deep.commands.requests import request_search
 from poisonadmin.search.deep.commands.searching import Searching, work
-from poisonadmin.search.deep.queries.searches import get_search
+from poisonadmin.search.deep.queries import get_search
 from workers.spark.jobs.search import find
 from workers.spark.session import start_session
 

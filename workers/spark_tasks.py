@@ -19,7 +19,7 @@ from poisonadmin.comparisons.commands import carry_out as comparisons
 from poisonadmin.core.commands.locks import Tick, single_flight
 from poisonadmin.core.domain.archive_place import within
 from poisonadmin.core.domain.errors import first_line
-from poisonadmin.groups.alike.commands import carry_out as alike_groups
+from poisonadmin.groups.alike import commands as alike_groups
 from poisonadmin.groups.commands import regrouping
 from poisonadmin.reports.commands import carry_out as reports
 from poisonadmin.rules import commands as rules
@@ -75,27 +75,17 @@ def redeliver_tick(**_: Any) -> None:
 
 @app.task  # type: ignore[untyped-decorator]
 def batch_tick(**_: Any) -> None:
-    """Take in files and dead letters, then carry out requested runs, regrouping and the archive.
+    """Take in files and dead letters, then carry out requested runs.
 
     Each is done also when another one fails.
     """
-    works = (_ingest, _drain, _runs, _regroup, _archive)
+    works = (_ingest, _drain, _runs)
     do_each(*(partial(_unless_it_stops, work, spark_worker.current()) for work in works))
 
 
 def _unless_it_stops(work: Callable[[SparkWorker], None], worker: SparkWorker) -> None:
     if not worker.is_stopping:
         work(worker)
-
-
-def _turn(
-    worker: SparkWorker, tick: Tick, is_any_due: Callable[[], bool], carry_out: Callable[..., None], how: Any
-) -> None:
-    """Have a worker go on with what is due of a kind, by `how`, unless another one does just now."""
-    if is_any_due():
-        with single_flight(tick) as alone:
-            if alone:
-                carry_out(how, worker=worker.name, heartbeat=worker.heartbeat, is_stopping=lambda: worker.is_stopping)
 
 
 def _ingest(worker: SparkWorker) -> None:
@@ -108,20 +98,31 @@ def _ingest(worker: SparkWorker) -> None:
 
 
 def _drain(worker: SparkWorker) -> None:
-    _turn(worker, Tick.DRAIN, draining.is_any_due, _drain_due, partial(drain, worker.spark))
-
-
-def _drain_due(drain_shards: Any, **worker: Any) -> None:
-    draining.drain_due(draining.Drainer(waiting_in, drain_shards, **worker))
+    if draining.is_any_due():
+        with single_flight(Tick.DRAIN) as alone:
+            if alone:
+                draining.drain_due(
+                    draining.Drainer(
+                        waiting_in,
+                        partial(drain, worker.spark),
+                        worker=worker.name,
+                        heartbeat=worker.heartbeat,
+                        is_stopping=lambda: worker.is_stopping,
+                    )
+                )
 
 
 def works_of(spark: SparkSession) -> tuple[RunWork, ...]:
     """Return the work of each kind of run that this worker carries out, in the order of their turns."""
+    store = SparkArchiveStore(spark, settings.ARCHIVE)
     return (
         rules.dry_run_work(partial(try_rule, spark)),
         comparisons.work(partial(compare, spark)),
         alike_groups.work(partial(find_alike, spark)),
         reports.work(partial(collect, spark)),
+        regrouping.work(SparkFailureReader(spark)),
+        erasing.work(store),
+        archive_runs.work(store),
     )
 
 
@@ -134,16 +135,6 @@ def _runs(worker: SparkWorker) -> None:
 
 def _carry_out(work: RunWork, worker: SparkWorker, **limit: float) -> None:
     carry_out(work, worker=worker.name, heartbeat=worker.heartbeat, is_stopping=lambda: worker.is_stopping, **limit)
-
-
-def _regroup(worker: SparkWorker) -> None:
-    _turn(worker, Tick.REGROUP, regrouping.is_any_due, regrouping.regroup_due, SparkFailureReader(worker.spark))
-
-
-def _archive(worker: SparkWorker) -> None:
-    store = SparkArchiveStore(worker.spark, settings.ARCHIVE)
-    _turn(worker, Tick.ARCHIVE, erasing.is_any_due, erasing.erase_due, store)
-    _turn(worker, Tick.ARCHIVE, archive_runs.is_any_due, archive_runs.archive_due, store)
 
 
 def _carry_out_searches(worker: SparkWorker) -> None:

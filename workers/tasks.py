@@ -20,7 +20,7 @@ from poisonadmin.decisions.sign_offs.commands import expire_sign_offs
 from poisonadmin.delivery.commands.ordered_conversations import clear_lanes
 from poisonadmin.delivery.commands.recovery import sweep_journals
 from poisonadmin.destinations.domain.http_config import is_sendable
-from poisonadmin.groups.alike.commands.requests import request_daily_search
+from poisonadmin.groups.alike.commands import request_daily_search
 from poisonadmin.messages.commands.counts import check_some, fold
 from poisonadmin.messages.commands.expiry import expire_due
 from poisonadmin.reports.commands.requests import remove_expired_files

@@ -3,17 +3,17 @@
 from rest_framework import serializers
 from rest_framework.response import Response
 
+from poisonadmin.archive import queries
 from poisonadmin.archive.commands.erasing import request_erasure
 from poisonadmin.archive.commands.holds import hold, lift
-from poisonadmin.archive.commands.requests import cancel_run, request_run
+from poisonadmin.archive.commands.requests import cancel_archive_run, request_archive_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
-from poisonadmin.archive.domain.runs import ArchiveRunState, ErasureState
-from poisonadmin.archive.queries import runs
-from poisonadmin.archive.queries.runs import ArchiveRunRow, ErasureRow, LegalHoldRow
+from poisonadmin.archive.queries import ArchiveRunRow, ErasureRow, LegalHoldRow
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.message_rows import MessageRow, messages_by_id
+from poisonadmin.runs.domain.kinds import RunState
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.archived import ArchivedMessageRow, list_archived
 from poisonadmin.store.models.lane import AddressStatus
@@ -36,9 +36,9 @@ from poisonadmin.web.api.contract import (
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView, route, shown
 
-RUN = Shape("ArchiveRun", ArchiveRunRow, kinds={"state": ArchiveRunState})
+RUN = Shape("ArchiveRun", ArchiveRunRow, kinds={"state": RunState})
 HOLD = Shape("LegalHold", LegalHoldRow)
-ERASURE = Shape("Erasure", ErasureRow, kinds={"state": ErasureState})
+ERASURE = Shape("Erasure", ErasureRow, kinds={"state": RunState})
 ARCHIVED = Shape("ArchivedMessage", ArchivedMessageRow, kinds={"state": State, "reason": Reason | None})
 MESSAGE = Shape("Message", MessageRow, kinds={"state": State, "reason": Reason | None, "address_status": AddressStatus})
 _PAGE = {parameter.name: parameter for parameter in PAGE}
@@ -76,7 +76,7 @@ class ArchiveRunList(ApiView):
     @contract(Permission.READ, "archive", {200: Paged(RUN)}, query=PAGE)
     def get(self) -> Response:
         """List the runs of the archive, newest first: their manifests and sizes."""
-        return self.listed(RUN, runs.list_runs)
+        return self.listed(RUN, queries.list_runs)
 
 
 class ArchiveRunOne(ApiView):
@@ -85,7 +85,7 @@ class ArchiveRunOne(ApiView):
     @contract(Permission.READ, "archive", {200: RUN})
     def get(self, run_id: int) -> Response:
         """Show a run, how far it is, and what it has archived."""
-        return Response(RUN.render(runs.get_run(run_id, principal=self.principal)))
+        return Response(RUN.render(queries.get_run(run_id, principal=self.principal)))
 
 
 class ArchiveRunStart(ApiView):
@@ -95,8 +95,8 @@ class ArchiveRunStart(ApiView):
     def post(self) -> Response:
         """Have the archive run, or count what a run would archive; the run that is under way, where there is one."""
         body = self.body
-        made = request_run(as_of=body.get("as_of"), is_dry_run=body["dry_run"], principal=self.principal)
-        return shown_at(self, RUN, runs.get_run(made.id, principal=self.reader), f"../{made.id}/")
+        made = request_archive_run(as_of=body.get("as_of"), is_dry_run=body["dry_run"], principal=self.principal)
+        return shown_at(self, RUN, queries.get_run(made.id, principal=self.reader), f"../{made.id}/")
 
 
 class ArchiveRunCancel(ApiView):
@@ -105,8 +105,8 @@ class ArchiveRunCancel(ApiView):
     @contract(Permission.CONFIGURE, "archive", {200: RUN}, acts=True)
     def post(self, run_id: int) -> Response:
         """Have a run stop behind its present piece. What is archived stays so."""
-        cancel_run(run_id, principal=self.principal)
-        return Response(RUN.render(runs.get_run(run_id, principal=self.reader)))
+        cancel_archive_run(run_id, principal=self.principal)
+        return Response(RUN.render(queries.get_run(run_id, principal=self.reader)))
 
 
 class ArchivedMessageList(ApiView):
@@ -143,13 +143,13 @@ class LegalHoldList(ApiView):
     @contract(Permission.CONFIGURE, "archive", {200: Paged(HOLD)}, query=PAGE)
     def get(self) -> Response:
         """List the legal holds, newest first."""
-        return self.listed(HOLD, runs.list_holds)
+        return self.listed(HOLD, queries.list_holds)
 
     @contract(Permission.CONFIGURE, "archive", {201: HOLD}, body=FilterAndReasonInput, acts=True)
     def post(self) -> Response:
         """Have what matches neither archived nor erased until the hold is lifted."""
         made = hold(self.body["filter"], reason=self.body["reason"], principal=self.principal)
-        return shown_at(self, HOLD, runs.get_hold(made.id, principal=self.reader), f"{made.id}/", 201)
+        return shown_at(self, HOLD, queries.get_hold(made.id, principal=self.reader), f"{made.id}/", 201)
 
 
 class LegalHoldOne(ApiView):
@@ -158,7 +158,7 @@ class LegalHoldOne(ApiView):
     @contract(Permission.CONFIGURE, "archive", {200: HOLD})
     def get(self, hold_id: int) -> Response:
         """Show a legal hold."""
-        return Response(HOLD.render(runs.get_hold(hold_id, principal=self.principal)))
+        return Response(HOLD.render(queries.get_hold(hold_id, principal=self.principal)))
 
 
 class LegalHoldLift(ApiView):
@@ -168,7 +168,7 @@ class LegalHoldLift(ApiView):
     def post(self, hold_id: int) -> Response:
         """Lift a legal hold."""
         lift(hold_id, reason=self.body["reason"], principal=self.principal)
-        return Response(HOLD.render(runs.get_hold(hold_id, principal=self.reader)))
+        return Response(HOLD.render(queries.get_hold(hold_id, principal=self.reader)))
 
 
 class ErasureList(ApiView):
@@ -177,13 +177,13 @@ class ErasureList(ApiView):
     @contract(Permission.CONFIGURE, "archive", {200: Paged(ERASURE)}, query=PAGE)
     def get(self) -> Response:
         """List the erasures, newest first."""
-        return self.listed(ERASURE, runs.list_erasures)
+        return self.listed(ERASURE, queries.list_erasures)
 
     @contract(Permission.CONFIGURE, "archive", {202: ERASURE}, body=FilterAndReasonInput, acts=True)
     def post(self) -> Response:
         """Have what matches erased, live and archived. What is under way, or held, is left alone."""
         made = request_erasure(self.body["filter"], reason=self.body["reason"], principal=self.principal)
-        return shown_at(self, ERASURE, runs.get_erasure(made.id, principal=self.reader), f"{made.id}/")
+        return shown_at(self, ERASURE, queries.get_erasure(made.id, principal=self.reader), f"{made.id}/")
 
 
 class ErasureOne(ApiView):
@@ -192,7 +192,7 @@ class ErasureOne(ApiView):
     @contract(Permission.CONFIGURE, "archive", {200: ERASURE})
     def get(self, erasure_id: int) -> Response:
         """Show an erasure, and how many messages it has erased."""
-        return Response(ERASURE.render(runs.get_erasure(erasure_id, principal=self.principal)))
+        return Response(ERASURE.render(queries.get_erasure(erasure_id, principal=self.principal)))
 
 
 def shown_at(view: ApiView, shape: Shape, row: object, place: str, status: int = 202) -> Response:

@@ -12,9 +12,9 @@ from django.views.decorators.http import require_POST
 
 from poisonadmin.archive.commands.erasing import request_erasure
 from poisonadmin.archive.commands.holds import checked_filter, filters_in_force, hold, lift
-from poisonadmin.archive.commands.requests import cancel_run, request_run
+from poisonadmin.archive.commands.requests import cancel_archive_run, request_archive_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
-from poisonadmin.archive.queries.runs import archive_size, list_erasures, list_holds, list_runs
+from poisonadmin.archive.queries import archive_size, list_erasures, list_holds, list_runs
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.filter_values import InvalidFilter, moment
@@ -81,7 +81,7 @@ def run(request: HttpRequest, principal: Principal) -> HttpResponseBase:
         return HttpResponseRedirect(reverse("archive"))
     # Today is now, and not last midnight.
     as_of = day if day and day > timezone.now() else None
-    made = request_run(as_of=as_of, is_dry_run=day is not None, principal=principal)
+    made = request_archive_run(as_of=as_of, is_dry_run=day is not None, principal=principal)
     notes.success(request, f"Run {made.id} is under way; this page shows how far it is.")
     return HttpResponseRedirect(reverse("archive"))
 
@@ -91,7 +91,7 @@ def run(request: HttpRequest, principal: Principal) -> HttpResponseBase:
 def cancel(request: HttpRequest, principal: Principal, run_id: int) -> HttpResponseBase:
     """Have a run stop."""
     try:
-        cancel_run(run_id, principal=principal)
+        cancel_archive_run(run_id, principal=principal)
     except PoisonAdminError as error:
         notes.error(request, error.detail)
     else:

@@ -13,7 +13,7 @@ import django
 def main() -> None:
     """Carry out the search that is requested, and stop at the phase in the first argument."""
     django.setup()
-    carry_out: Any = import_module("poisonadmin.groups.alike.commands.carry_out")
+    carry_out: Any = import_module("poisonadmin.groups.alike.commands")
     engine: Any = import_module("poisonadmin.runs.commands.engine")
     job: Any = import_module("workers.spark.jobs.alike")
     session: Any = import_module("workers.spark.session")

@@ -9,9 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from poisonadmin.groups.alike.domain.compared import ComparedFailure, compared
 from poisonadmin.groups.alike.domain.proposals import AlikeAnswer, ComparedGroup, Proposal, propose
-from poisonadmin.groups.alike.domain.similarity import WORTH_COMPARING, tokens
+from poisonadmin.groups.alike.domain.similarity import WORTH_COMPARING, ComparedFailure, compared, tokens
 from poisonadmin.groups.domain.failures import fingerprint, from_dead_letter
 from poisonadmin.messages.domain.dead_letter import DeadLetter
 

@@ -6,10 +6,9 @@ from dataclasses import asdict
 from itertools import combinations
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.groups.alike.commands.carry_out import Compare, Report, work
-from poisonadmin.groups.alike.commands.requests import request_search
-from poisonadmin.groups.alike.domain.compared import ComparedFailure, compared
+from poisonadmin.groups.alike.commands import Compare, Report, request_search, work
 from poisonadmin.groups.alike.domain.proposals import AlikeAnswer, AskedGroups, ComparedGroup
+from poisonadmin.groups.alike.domain.similarity import ComparedFailure, compared
 from poisonadmin.groups.domain.failures import stored_failure
 from poisonadmin.intake.commands.batch import accept_stream
 from poisonadmin.messages.domain.dead_letter import FIELDS, DeadLetter

@@ -7,13 +7,12 @@ import pytest
 from django.conf import settings
 from pyspark.sql import SparkSession
 
-from poisonadmin.archive.commands.erasing import erase_due, request_erasure
-from poisonadmin.archive.commands.requests import request_run
+from poisonadmin.archive.commands.erasing import request_erasure
+from poisonadmin.archive.commands.requests import request_archive_run
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
-from poisonadmin.groups.alike.commands.requests import request_search
+from poisonadmin.groups.alike.commands import request_search
 from poisonadmin.groups.alike.domain.proposals import AskedGroups, ComparedGroup, propose
-from poisonadmin.groups.alike.queries.compared_groups import compared_groups
-from poisonadmin.groups.alike.queries.proposals import list_proposals
+from poisonadmin.groups.alike.queries import compared_groups, list_proposals
 from poisonadmin.messages.domain.dead_letter import DeadLetter
 from poisonadmin.store.models.archive import ArchivedMessage
 from poisonadmin.store.models.attempt import FailureGroup
@@ -21,7 +20,7 @@ from poisonadmin.store.models.failure_group import GroupProposal
 from poisonadmin.store.models.run import LongRun
 from tests.alike_groups.planted import figures, plant
 from tests.alike_groups.proposals import every_pair, search_due, take_in
-from tests.archive.fixtures import age, archive, place  # noqa: F401  (a fixture)
+from tests.archive.fixtures import age, archive, erase_with, place  # noqa: F401  (a fixture)
 from tests.fixtures.decisions import mark_fail
 from workers.spark.archive_store import SparkArchiveStore
 from workers.spark.jobs.alike import _MOST_PAIRS, _NEIGHBOURS, alike_pairs, find_alike
@@ -94,7 +93,7 @@ def test_the_search_stores_what_the_job_finds_and_an_erased_message_takes_it_alo
         f" `{found.into.error_class}` in #{found.into.id}, `{found.group.error_class}` in #{found.group.id}."
     )
     request_erasure({"message_id": ["orders.eu 1"]}, reason="asked for", principal=SYSTEM)
-    erase_due(SparkArchiveStore(spark, settings.ARCHIVE), worker="tests", seconds=60)
+    erase_with(SparkArchiveStore(spark, settings.ARCHIVE))
     assert not GroupProposal.objects.exists()
 
 
@@ -108,7 +107,7 @@ def test_groups_whose_failures_are_all_archived_are_compared(spark: SparkSession
     gone = [*messages[:45], *messages[50:]]
     assert len(mark_fail(gone, principal=SYSTEM, reason="given up").changed) == len(gone)
     age(gone, 500)
-    request_run(principal=SYSTEM)
+    request_archive_run(principal=SYSTEM)
     archive(spark)
     assert sorted(ArchivedMessage.objects.values_list("id", flat=True)) == sorted(gone)
     asked = compared_groups()
@@ -127,7 +126,7 @@ def test_groups_whose_failures_are_all_archived_are_compared(spark: SparkSession
     assert list_proposals(principal=elsewhere).results == []
     # One that was erased is gone from the archive, and its group is left out.
     request_erasure({"message_id": ["orders.eu 0"]}, reason="asked for", principal=SYSTEM)
-    erase_due(SparkArchiveStore(spark, settings.ARCHIVE), worker="tests", seconds=60)
+    erase_with(SparkArchiveStore(spark, settings.ARCHIVE))
     assert compared_groups().left_out == 1
 
 

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.groups.alike.commands.requests import request_search
+from poisonadmin.groups.alike.commands import request_search
 from poisonadmin.store.models.failure_group import GroupProposal
 from poisonadmin.store.models.run import LongRun
 from tests.alike_groups.planted import plant

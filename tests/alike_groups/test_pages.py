@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.groups.alike.commands.requests import request_search
+from poisonadmin.groups.alike.commands import request_search
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.failure_group import GroupProposal
 from poisonadmin.store.models.run import LongRun

@@ -2,8 +2,8 @@
 
 from itertools import combinations
 
-from poisonadmin.groups.alike.domain.compared import ComparedFailure
 from poisonadmin.groups.alike.domain.proposals import MAX_PROPOSALS, AlikeAnswer, ComparedGroup, Proposal, propose
+from poisonadmin.groups.alike.domain.similarity import ComparedFailure
 
 # Each has one frame more than the one before, so neighbours are alike and those far apart are not.
 CHAIN = [ComparedFailure("E", "no <text>", tuple(f"a.py:f{n}" for n in range(-more, 5))) for more in (0, 1, 2, 3, 4, 5)]

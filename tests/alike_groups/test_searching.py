@@ -9,18 +9,21 @@ from django.db.models.functions import Now
 
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Role, principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.groups.alike.commands.carry_out import Report
-from poisonadmin.groups.alike.commands.decisions import ProposalChanged, dismiss, merge_by, propose_again
-from poisonadmin.groups.alike.commands.requests import (
+from poisonadmin.core.queries.sql import Sql
+from poisonadmin.groups.alike import queries
+from poisonadmin.groups.alike.commands import (
     ALIKE_GROUPS,
+    ProposalChanged,
+    Report,
     cancel_search,
+    dismiss,
+    merge_by,
+    propose_again,
     request_daily_search,
     request_search,
 )
 from poisonadmin.groups.alike.domain.proposals import AlikeAnswer, AskedGroups, Proposal, ProposalState, propose
-from poisonadmin.groups.alike.queries import compared_groups as groups_query
-from poisonadmin.groups.alike.queries import proposals as proposals_query
-from poisonadmin.groups.alike.queries.proposals import ProposalRow, get_proposal, latest_search, list_proposals
+from poisonadmin.groups.alike.queries import ProposalRow, get_proposal, latest_search, list_proposals
 from poisonadmin.groups.commands.group_annotations import annotate
 from poisonadmin.groups.commands.merged_groups import merge, split
 from poisonadmin.groups.queries.groups import get_group
@@ -307,7 +310,7 @@ def test_one_that_is_cancelled_after_its_last_word_proposes_nothing(monkeypatch:
         cancel_search(made, principal=PAT)
         return propose(*args, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("poisonadmin.groups.alike.commands.carry_out.propose", proposed_late)
+    monkeypatch.setattr("poisonadmin.groups.alike.commands.propose", proposed_late)
     search_due()
     assert LongRun.objects.get(id=made).state == "cancelled"
     assert proposals() == []
@@ -315,7 +318,7 @@ def test_one_that_is_cancelled_after_its_last_word_proposes_nothing(monkeypatch:
 
 def test_of_many_those_that_failed_last_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = take_in_alike()
-    monkeypatch.setattr(groups_query, "MAX_COMPARED", 2)
+    monkeypatch.setattr(queries, "MAX_COMPARED", 2)
     FailureGroup.objects.exclude(id__in=[first, second]).update(last_at=Now() - timedelta(days=1))
     row = searched()
     assert (row.result["groups"], row.result["left_out"], row.result["proposals"]) == (2, 1, 1)
@@ -333,10 +336,10 @@ def test_the_list_and_the_groups_are_read_by_their_indexes() -> None:
             " SELECT 1000000 + n, 1, now(), 'failed', left(md5(n::text), 16) FROM generate_series(1, 5000) AS n"
         )
         cursor.execute("ANALYZE group_proposal, failure_group, attempt")
-        sql, parameters = proposals_query._select("p.state = %s", ["open"], SYSTEM)
-        cursor.execute(f"EXPLAIN {sql} ORDER BY p.place, p.id LIMIT 51", parameters)
+        chosen = queries._chosen(Sql("p.state = {state}", state="open"), SYSTEM)
+        cursor.execute(*Sql("EXPLAIN {chosen} ORDER BY p.place, p.id LIMIT 51", chosen=chosen))
         listed = "\n".join(line for (line,) in cursor.fetchall())
-        cursor.execute(f"EXPLAIN {groups_query._COMPARED}", [groups_query.MAX_COMPARED])
+        cursor.execute(f"EXPLAIN {queries._COMPARED}", [queries.MAX_COMPARED])
         compared = "\n".join(line for (line,) in cursor.fetchall())
     assert "group_proposal_listed" in listed, listed
     assert "attempt_by_group" in compared, compared

@@ -4,15 +4,18 @@ import time
 
 import pytest
 
-from poisonadmin.groups.alike.domain.compared import (
+from poisonadmin.groups.alike.domain.differences import MarkedText, frame_pairs, in_words, marked_words
+from poisonadmin.groups.alike.domain.similarity import (
+    ALIKE,
     MAX_FRAMES,
     MAX_MESSAGE_CHARS,
     ComparedFailure,
     compared,
     compared_from,
+    similarity,
+    tokens,
+    vocabulary_of,
 )
-from poisonadmin.groups.alike.domain.differences import MarkedText, frame_pairs, in_words, marked_words
-from poisonadmin.groups.alike.domain.similarity import ALIKE, similarity, tokens, vocabulary_of
 from poisonadmin.groups.domain.failures import Failure
 from tests.alike_groups.planted import exactly, plant
 

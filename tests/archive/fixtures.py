@@ -7,10 +7,14 @@ from django.conf import settings
 from django.db import connection
 from pyspark.sql import SparkSession
 
-from poisonadmin.archive.commands.runs import archive_due
+from poisonadmin.archive.commands import erasing, runs
+from poisonadmin.archive.commands.requests import ARCHIVE_RUN, request_archive_run
+from poisonadmin.archive.commands.rewriting import FileStore
+from poisonadmin.archive.commands.runs import ArchiveStore
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.intake.commands.batch import accept_stream
+from poisonadmin.runs.commands.engine import RunTurn, RunWork, carry_out
 from tests.fixtures.decisions import mark_fail, quarantine
 from workers.spark.archive_store import SparkArchiveStore
 
@@ -50,7 +54,25 @@ def age(ids: Sequence[int], days: int) -> None:
 
 
 def archive(spark: SparkSession, seconds: float = 60) -> None:
-    archive_due(SparkArchiveStore(spark, settings.ARCHIVE), worker="batch", seconds=seconds)
+    archive_with(SparkArchiveStore(spark, settings.ARCHIVE), seconds=seconds)
+
+
+def archive_with(store: ArchiveStore, seconds: float = 60) -> None:
+    """Have a worker carry out the runs of the archive that are due."""
+    carry_out(runs.work(store), worker="batch", seconds=seconds)
+
+
+def begun() -> RunTurn:
+    """Request a run of the archive, and return a turn that has it."""
+    turns: list[RunTurn] = []
+    request_archive_run(principal=SYSTEM)
+    carry_out(RunWork(ARCHIVE_RUN, turns.append), worker="tests")
+    return turns[0]
+
+
+def erase_with(store: FileStore, seconds: float = 60) -> None:
+    """Have a worker carry out the erasures that are due."""
+    carry_out(erasing.work(store), worker="batch", seconds=seconds)
 
 
 TABLES = [

@@ -35,7 +35,8 @@ def main() -> None:
     runs: Any = import_module("poisonadmin.archive.commands.runs")
     erasing: Any = import_module("poisonadmin.archive.commands.erasing")
     payloads: Any = import_module("poisonadmin.archive.commands.payloads")
-    models: Any = import_module("poisonadmin.store.models.archive")
+    engine: Any = import_module("poisonadmin.runs.commands.engine")
+    models: Any = import_module("poisonadmin.store.models.run")
     runs.PIECE_MESSAGES = 10
     store = InProcessStore(settings.ARCHIVE)
     runs._PAYLOADS_A_STEP = payloads.WINDOW_MESSAGES = 10
@@ -47,9 +48,9 @@ def main() -> None:
     )
     for module, name in steps:
         setattr(module, name, _said(getattr(module, name), name))
-    while models.ArchiveRun.objects.filter(ended_at=None) or models.Erasure.objects.filter(ended_at=None):
-        erasing.erase_due(store, worker="batch")
-        runs.archive_due(store, worker="batch")
+    while models.LongRun.objects.filter(kind__in=("archive", "erase"), ended_at=None):
+        for module in (erasing, runs):
+            engine.carry_out(module.work(store), worker="batch")
 
 
 def _said(step: Any, name: str) -> Any:

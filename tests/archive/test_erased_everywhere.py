@@ -9,16 +9,15 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
-from poisonadmin.archive.commands.erasing import erase_due, request_erasure
-from poisonadmin.archive.commands.requests import request_run
-from poisonadmin.archive.commands.runs import archive_due
+from poisonadmin.archive.commands.erasing import request_erasure
+from poisonadmin.archive.commands.requests import request_archive_run
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.decisions.operations.commands.beginning import begin
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.search.commands.selections import freeze
-from tests.archive.fixtures import age, fail, in_process, place  # noqa: F401  (fixtures)
+from tests.archive.fixtures import age, archive_with, erase_with, fail, in_process, place  # noqa: F401  (fixtures)
 from tests.archive.in_process import InProcessStore
 from tests.fixtures.api import take
 from tests.fixtures.decisions import mark_fail, quarantine
@@ -86,8 +85,8 @@ def test_an_erased_message_is_in_no_file(superuser: psycopg.Connection, place: s
     assert mark_fail([live, archived, dead], principal=SYSTEM, reason="given up").changed
     age([archived], 500)
     store = InProcessStore(settings.ARCHIVE)
-    request_run(principal=SYSTEM)
-    archive_due(store, worker="batch", seconds=60)
+    request_archive_run(principal=SYSTEM)
+    archive_with(store)
     assert fetch_values("SELECT id FROM archived_message") == [archived]
     superuser.execute("CHECKPOINT")
     before = where_found(Path(data))
@@ -95,7 +94,7 @@ def test_an_erased_message_is_in_no_file(superuser: psycopg.Connection, place: s
     assert any(name.startswith("pg_wal/") for name in before)
 
     request_erasure({"message_id": ["live", "archived", "dead"]}, reason="letter of May", principal=SYSTEM)
-    erase_due(store, worker="batch", seconds=60)
+    erase_with(store)
     assert fetch_values("SELECT count(*) FROM erased_message") == [3]
     connection.close()
     # What docs/operate/archive.md says.

@@ -10,10 +10,11 @@ from django.conf import settings
 from django.db.models.functions import Now
 from pyspark.sql import SparkSession
 
-from poisonadmin.archive.commands.erasing import erase_due, request_erasure
+from poisonadmin.archive.commands.erasing import request_erasure
 from poisonadmin.archive.commands.holds import NothingNamed, hold
-from poisonadmin.archive.commands.requests import request_run
+from poisonadmin.archive.commands.requests import request_archive_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
+from poisonadmin.archive.queries import ErasureResult, ErasureRow, get_erasure
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
@@ -25,10 +26,10 @@ from poisonadmin.reports.commands.requests import remove_expired_files
 from poisonadmin.runs.commands.requests import remove_expired_runs
 from poisonadmin.runs.domain.kinds import QUOTING
 from poisonadmin.search.deep.commands.requests import remove_hits_without_search
-from poisonadmin.store.models.archive import Erasure, LegalHold
+from poisonadmin.store.models.archive import LegalHold
 from poisonadmin.store.models.run import LongRun
 from poisonadmin.store.models.search import SearchHit
-from tests.archive.fixtures import archive, fail, place, put, rows_of  # noqa: F401  (a fixture)
+from tests.archive.fixtures import archive, erase_with, fail, place, put, rows_of  # noqa: F401  (a fixture)
 from tests.fixtures.decisions import quarantine
 from workers.spark.archive_store import SparkArchiveStore
 from workers.spark.tables.frames import read_table
@@ -38,12 +39,12 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 AN_HOUR_ON = Now() + timedelta(hours=1)
 
 
-def erase(spark: SparkSession, **asked) -> Erasure:
+def erase(spark: SparkSession, **asked) -> ErasureRow:
     made = request_erasure(asked, reason="asked for by the person", principal=SYSTEM)
-    erase_due(SparkArchiveStore(spark, settings.ARCHIVE), worker="batch", seconds=60)
-    made.refresh_from_db()
-    assert (made.state, made.error) == ("done", None)
-    return made
+    erase_with(SparkArchiveStore(spark, settings.ARCHIVE))
+    ended = get_erasure(made.id, principal=SYSTEM)
+    assert (ended.state, ended.error) == ("succeeded", None)
+    return ended
 
 
 def payloads(place: str) -> set[bytes]:  # noqa: F811
@@ -59,7 +60,7 @@ def test_what_is_live_is_erased(spark: SparkSession) -> None:
     fail([final], days_ago=0)
     quarantine([undecided], principal=SYSTEM, reason="no")
     made = erase(spark, message_id=["m-0", "m-1", "m-2"])
-    assert made.totals == {"erased": 2, "left_alone": 1}
+    assert made.result == ErasureResult(erased=2, left_alone=1, held_by=[])
     assert fetch_values("SELECT id FROM message") == [waiting]
     assert not any(rows_of([final, undecided]).values())
     assert wrong_counters() == []
@@ -71,7 +72,7 @@ def test_what_is_live_is_erased(spark: SparkSession) -> None:
 def test_what_is_archived_is_erased_from_its_files(spark: SparkSession, place: str) -> None:  # noqa: F811
     ids = put(3)
     fail(ids)
-    request_run(principal=SYSTEM)
+    request_archive_run(principal=SYSTEM)
     archive(spark)
     assert payloads(place) == {f"é secret-{n}".encode() for n in range(3)}
     erase(spark, message_id="m-1")
@@ -87,7 +88,7 @@ def test_what_is_archived_is_erased_from_its_files(spark: SparkSession, place: s
 def test_the_old_files_of_a_restored_message_lose_it_too(spark: SparkSession, place: str) -> None:  # noqa: F811
     ids = put(2)
     fail(ids)
-    request_run(principal=SYSTEM)
+    request_archive_run(principal=SYSTEM)
     archive(spark)
     restore_from_archive(ids[0], reason="look", principal=SYSTEM)
     erase(spark, message_id="m-0")
@@ -99,12 +100,12 @@ def test_what_a_hold_names_is_not_erased(spark: SparkSession) -> None:
     live, archived = put(1, "orders.eu"), put(1, "orders.us", "n")
     fail(live, days_ago=0)
     fail(archived)
-    request_run(principal=SYSTEM)
+    request_archive_run(principal=SYSTEM)
     archive(spark)
     hold({"address": "invoices.#"}, reason="another lawsuit", principal=SYSTEM)
     held = [hold({"address": one}, reason="lawsuit", principal=SYSTEM).id for one in ("orders.#", "orders.us")]
     made = erase(spark, address="orders.#")
-    assert made.totals == {"erased": 0, "left_alone": 2, "held_by": held}
+    assert made.result == ErasureResult(erased=0, left_alone=2, held_by=held)
     assert get_message(archived[0], principal=SYSTEM).archived
 
 
@@ -115,9 +116,9 @@ def test_a_hold_that_nobody_can_apply_is_refused_and_an_older_one_is_named(spark
     made = hold({"address": "orders.#"}, reason="lawsuit", principal=SYSTEM)
     LegalHold.objects.filter(id=made.id).update(filter={"q": ["payload:x"]})
     waiting = request_erasure({"address": "invoices.#"}, reason="asked for", principal=SYSTEM)
-    erase_due(SparkArchiveStore(spark, settings.ARCHIVE), worker="tests")
-    waiting.refresh_from_db()
-    assert f"legal hold {made.id} cannot be applied" in str(waiting.error)
+    erase_with(SparkArchiveStore(spark, settings.ARCHIVE))
+    found = get_erasure(waiting.id, principal=SYSTEM)
+    assert (found.state, f"legal hold {made.id} cannot be applied" in str(found.error)) == ("queued", True)
 
 
 def test_what_may_quote_an_erased_message_ends(spark: SparkSession, settings, tmp_path: Path) -> None:

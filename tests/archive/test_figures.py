@@ -9,9 +9,8 @@ from django.db import connection
 from django.test import Client
 
 from poisonadmin.archive.commands.figures import forget_figures, roll_up_failures
-from poisonadmin.archive.commands.requests import request_run
+from poisonadmin.archive.commands.requests import request_archive_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
-from poisonadmin.archive.commands.runs import archive_due
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.exports import Row
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
@@ -19,7 +18,7 @@ from poisonadmin.groups.commands.failure_groups import Seen, ensure
 from poisonadmin.reports.domain.asked import AskedReport, Period, asked_report
 from poisonadmin.reports.queries.figures import failures_by_month, with_archived
 from poisonadmin.reports.queries.rows import rows_at_once
-from tests.archive.fixtures import in_process, place  # noqa: F401  (fixtures)
+from tests.archive.fixtures import archive_with, in_process, place  # noqa: F401  (fixtures)
 from tests.archive.in_process import InProcessStore
 from tests.fixtures.api import take
 from tests.fixtures.pages import html_of
@@ -42,8 +41,8 @@ def figures(kind: str) -> list[Row]:
 
 def archive() -> None:
     """Have the archive run."""
-    request_run(principal=SYSTEM)
-    archive_due(InProcessStore(settings.ARCHIVE), worker="batch", seconds=60)
+    request_archive_run(principal=SYSTEM)
+    archive_with(InProcessStore(settings.ARCHIVE))
 
 
 def decided(address: str, hours: int, *, day: int = 0, state: str = "FAIL") -> int:

@@ -14,13 +14,14 @@ from django.conf import settings
 from django.db import connection
 
 from poisonadmin.archive.commands.erasing import request_erasure
-from poisonadmin.archive.commands.requests import request_run
+from poisonadmin.archive.commands.requests import request_archive_run
+from poisonadmin.archive.queries import get_run
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.decisions.operations.queries.operations import recorded_results
 from poisonadmin.messages.queries.archived_index import archived_files
 from poisonadmin.messages.queries.counts import wrong_counters
-from poisonadmin.store.models.archive import ArchiveRun, Erasure
+from poisonadmin.store.models.run import LongRun
 from tests.archive.fixtures import fail, place, put  # noqa: F401  (a fixture)
 from tests.fixtures.delivery import make_destination
 
@@ -63,8 +64,7 @@ def struck(database_url: str, dice: random.Random) -> None:
 
 def finished(database_url: str) -> None:
     """Have one that nobody kills go on to the end."""
-    ArchiveRun.objects.update(waits_until=None)
-    Erasure.objects.update(waits_until=None)
+    LongRun.objects.update(resumes_at=None)
     with started(database_url) as process:
         assert process.wait(timeout=120) == 0
 
@@ -91,19 +91,19 @@ def test_a_run_goes_on_after_each_kill(test_database_url: str) -> None:
     fail(ids[:150])
     left_alone(ids[:160])
     before = seqs()
-    made = request_run(principal=SYSTEM)
+    made = request_archive_run(principal=SYSTEM)
     for _ in range(3):
         struck(test_database_url, dice)
         assert seqs() == before
         assert recorded_results(1) == {"skipped": 160}
-        ArchiveRun.objects.update(waits_until=None)
+        LongRun.objects.update(resumes_at=None)
     finished(test_database_url)
-    made.refresh_from_db()
-    assert (made.state, made.totals["messages"]["rows"]) == ("done", 150)
+    ended = get_run(made.id, principal=SYSTEM)
+    assert (ended.state, ended.tables["messages"]["rows"]) == ("succeeded", 150)
     assert seqs() == before
     assert recorded_results(1) == {"skipped": 160}
     assert fetch_values("SELECT message_id FROM operation_result ORDER BY 1") == ids[150:160]
-    assert made.totals["results"]["rows"] == 150
+    assert ended.tables["results"]["rows"] == 150
     assert fetch_values("SELECT id FROM message ORDER BY id") == ids[150:]
     assert fetch_values("SELECT id FROM archived_message ORDER BY id") == ids[:150]
     assert wrong_counters() == []
@@ -116,18 +116,18 @@ def test_the_removal_of_payloads_goes_on_after_a_kill(test_database_url: str) ->
     dice = random.Random(3)
     ids = put(MESSAGES)
     fail(ids[:100])
-    request_run(principal=SYSTEM)
+    request_archive_run(principal=SYSTEM)
     finished(test_database_url)
     fail(ids[100:150], days_ago=40)
     before = seqs()
     make_destination(keep_payload_days=30)
-    made = request_run(principal=SYSTEM)
+    made = request_archive_run(principal=SYSTEM)
     for _ in range(3):
         struck(test_database_url, dice)
-        ArchiveRun.objects.update(waits_until=None)
+        LongRun.objects.update(resumes_at=None)
     finished(test_database_url)
-    made.refresh_from_db()
-    assert (made.state, made.payloads_removed) == ("done", 150)
+    ended = get_run(made.id, principal=SYSTEM)
+    assert (ended.state, ended.result.payloads) == ("succeeded", 150)
     assert seqs() == before
     assert fetch_values("SELECT message_id FROM removed_payload ORDER BY 1") == ids[:150]
     assert fetch_values("SELECT id FROM body WHERE payload = '' ORDER BY id") == ids[100:150]
@@ -142,12 +142,12 @@ def test_an_erasure_goes_on_after_a_kill(test_database_url: str) -> None:
     ids = put(MESSAGES)
     fail(ids[:150])
     left_alone(ids[:160])
-    request_run(principal=SYSTEM)
+    request_archive_run(principal=SYSTEM)
     finished(test_database_url)
     request_erasure({"message_id": [f"m-{n}" for n in range(10, 40)]}, reason="r", principal=SYSTEM)
     for _ in range(2):
         struck(test_database_url, dice)
-        Erasure.objects.update(waits_until=None)
+        LongRun.objects.update(resumes_at=None)
     finished(test_database_url)
     files = [pq.read_table(path, columns=["id"]).column(0).to_pylist() for path in archived_files("messages")]
     archived = sorted(one for some in files for one in some)

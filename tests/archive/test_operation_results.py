@@ -13,9 +13,10 @@ from django.test import Client
 from pyspark.sql import SparkSession
 
 from poisonadmin.archive.commands import runs
-from poisonadmin.archive.commands.erasing import erase_due, request_erasure
-from poisonadmin.archive.commands.requests import request_run
+from poisonadmin.archive.commands.erasing import request_erasure
+from poisonadmin.archive.commands.requests import request_archive_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
+from poisonadmin.archive.queries import ArchiveRunRow, get_erasure, get_run
 from poisonadmin.core.commands.exports.formats import csv_chunks
 from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
@@ -28,9 +29,9 @@ from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.messages.domain.outcomes import MemberOutcome
 from poisonadmin.messages.queries.archived_index import archived_files
 from poisonadmin.search.queries.selections import get_selection, list_members
-from poisonadmin.store.models.archive import ArchivePiece, ArchiveRun
+from poisonadmin.store.models.archive import ArchivePiece
 from poisonadmin.store.models.operation import OperationResult
-from tests.archive.fixtures import age, in_process, place  # noqa: F401  (fixtures)
+from tests.archive.fixtures import age, archive_with, erase_with, in_process, place  # noqa: F401  (fixtures)
 from tests.archive.in_process import InProcessStore
 from tests.fixtures.api import Caller, take_dead
 from tests.fixtures.decisions import mark_fail
@@ -65,19 +66,19 @@ def given_up() -> tuple[int, int, int, int]:
     return operation, *members  # type: ignore[return-value]
 
 
-def archive() -> ArchiveRun:
-    made = request_run(principal=SYSTEM)
-    runs.archive_due(InProcessStore(settings.ARCHIVE), worker="batch", seconds=60)
-    made.refresh_from_db()
-    assert (made.state, made.error) == ("done", None)
-    return made
+def archive() -> ArchiveRunRow:
+    made = request_archive_run(principal=SYSTEM)
+    archive_with(InProcessStore(settings.ARCHIVE))
+    ended = get_run(made.id, principal=SYSTEM)
+    assert (ended.state, ended.error) == ("succeeded", None)
+    return ended
 
 
 def erase(**asked: str) -> None:
     made = request_erasure(asked, reason="asked for by the person", principal=SYSTEM)
-    erase_due(InProcessStore(settings.ARCHIVE), worker="batch", seconds=60)
-    made.refresh_from_db()
-    assert (made.state, made.error) == ("done", None)
+    erase_with(InProcessStore(settings.ARCHIVE))
+    ended = get_erasure(made.id, principal=SYSTEM)
+    assert (ended.state, ended.error) == ("succeeded", None)
 
 
 def behind(operation: int, *, who: Principal = SYSTEM, limit: int = 50) -> dict[str, list[int]]:
@@ -112,7 +113,7 @@ def test_an_operation_is_shown_the_same_when_its_members_are_archived() -> None:
     before = get_operation(operation, principal=SYSTEM)
     lines, table = behind(operation), as_csv(operation)
     made = archive()
-    assert made.totals["results"]["rows"] == 3
+    assert made.tables["results"]["rows"] == 3
     assert fetch_values("SELECT count(*) FROM message") == [0]
     assert not OperationResult.objects.exists()
     assert get_operation(operation, principal=SYSTEM) == before

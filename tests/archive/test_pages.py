@@ -7,11 +7,10 @@ from django.conf import settings
 from django.test import Client
 from pyspark.sql import SparkSession
 
-from poisonadmin.archive.commands.erasing import erase_due
-from poisonadmin.archive.commands.requests import request_run
+from poisonadmin.archive.commands.requests import request_archive_run
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.queries.rows import fetch_values
-from tests.archive.fixtures import archive, place  # noqa: F401  (a fixture)
+from tests.archive.fixtures import archive, erase_with, place  # noqa: F401  (a fixture)
 from tests.archive.test_restoring import put_archived
 from tests.fixtures.api import Caller
 from tests.fixtures.pages import html_of
@@ -23,7 +22,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 @pytest.fixture
 def archived(spark: SparkSession) -> int:
     message_id = put_archived(spark)
-    request_run(principal=SYSTEM)
+    request_archive_run(principal=SYSTEM)
     archive(spark)
     return message_id
 
@@ -57,7 +56,7 @@ def test_the_page_shows_runs_holds_and_erasures(archived: int, browser_of: Calla
     admin.post("/archive/holds/", {"q": "key.customer:c-77", "reason": "lawsuit 12"})
     admin.post("/archive/erasures/", {"q": "message:m-1", "reason": "letter of May"})
     page = html_of(admin.get("/archive/"))
-    for shown in ("1 message", "done", "key.customer:c-77", "lawsuit 12", "letter of May"):
+    for shown in ("1 message", "succeeded", "key.customer:c-77", "lawsuit 12", "letter of May"):
         assert shown in " ".join(page.split()), shown
     viewer = html_of(browser_of("viewer").get("/archive/"))
     assert "lawsuit 12" not in viewer
@@ -82,8 +81,12 @@ def test_an_erased_message_is_gone(spark: SparkSession, admin: Caller, viewer: C
     message_id = put_archived(spark)
     asked = admin.post("erasures/", {"filter": {"message_id": "m-0"}, "reason": "letter of May"})
     assert asked.status_code == 202
-    erase_due(SparkArchiveStore(spark, settings.ARCHIVE), worker="batch", seconds=60)
-    assert admin.get(f"erasures/{asked.json()['id']}/").json()["totals"] == {"erased": 1, "left_alone": 0}
+    erase_with(SparkArchiveStore(spark, settings.ARCHIVE))
+    assert admin.get(f"erasures/{asked.json()['id']}/").json()["result"] == {
+        "erased": 1,
+        "left_alone": 0,
+        "held_by": [],
+    }
     answer = viewer.get(f"messages/{message_id}/")
     assert (answer.status_code, answer.json()["code"]) == (410, "erased")
     assert "letter of May" in answer.json()["detail"]

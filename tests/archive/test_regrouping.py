@@ -8,12 +8,12 @@ import pytest
 from django.conf import settings
 from pyspark.sql import SparkSession
 
-from poisonadmin.archive.commands.requests import request_run
+from poisonadmin.archive.commands.requests import request_archive_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.groups.commands import regrouping
 from poisonadmin.groups.commands.group_annotations import annotate
-from poisonadmin.groups.commands.regrouping import FailureReader, regroup_due, request_regrouping
+from poisonadmin.groups.commands.regrouping import FailureReader, request_regrouping
 from poisonadmin.groups.domain.failures import Failure, fingerprint, title
 from poisonadmin.groups.queries.groups import get_group
 from poisonadmin.messages.queries.archived import attempts, detail
@@ -23,11 +23,12 @@ from poisonadmin.search.queries.archived import list_archived
 from poisonadmin.store.models.archive import ArchivedMessage, ArchiveFile
 from poisonadmin.store.models.attempt import Attempt, FailureGroup
 from poisonadmin.store.models.message import Message
-from poisonadmin.store.models.regrouping import FingerprintAlias, Regrouping, RegroupMove
+from poisonadmin.store.models.regrouping import FingerprintAlias, RegroupMove
+from poisonadmin.store.models.run import LongRun
 from tests.archive.fixtures import age, archive, place  # noqa: F401  (a fixture)
 from tests.fixtures.api import take_dead
 from tests.fixtures.decisions import mark_fail
-from tests.messages.former_rules import Here, by_class, grouped, groups_of, renamed
+from tests.messages.former_rules import Here, by_class, grouped, groups_of, regroup_with, renamed
 from workers.spark.jobs import regroup as regroup_job
 from workers.spark.jobs.regroup import SparkFailureReader
 from workers.spark.tables.frames import read_table
@@ -47,19 +48,18 @@ def archived(spark: SparkSession, ids: list[int]) -> None:
     """Give messages up, and have them archived."""
     assert mark_fail(ids, principal=SYSTEM, reason="given up").changed
     age(ids, 500)
-    request_run(principal=SYSTEM)
+    request_archive_run(principal=SYSTEM)
     archive(spark)
     assert ArchivedMessage.objects.filter(id__in=ids).count() == len(ids)
 
 
-def regroup(failures: FailureReader) -> Regrouping:
+def regroup(failures: FailureReader) -> LongRun:
     """Regroup what there is, live and archived, in one turn; no file of the archive changes."""
     files = contents()
     run = request_regrouping(actor="tests")
-    regroup_due(failures, worker="batch", seconds=120)
-    run.refresh_from_db()
+    regroup_with(failures, seconds=120)
     assert contents() == files
-    return run
+    return LongRun.objects.get(id=run.run_id)
 
 
 def contents() -> dict[str, bytes]:
@@ -96,8 +96,7 @@ def test_archived_failures_go_with_their_group(spark: SparkSession) -> None:
     annotate(group, {"note": "call Ada"}, principal=SYSTEM)
     archived(spark, ids[:3])
     run = regroup(SparkFailureReader(spark))
-    assert run.finished_at is not None
-    assert (run.read, run.changed) == (4, 4)
+    assert (run.state, run.result) == ("succeeded", {"read": 4, "changed": 4})
     is_over(spark, ids[:3])
     found = get_group(group, principal=SYSTEM)
     assert (found.fingerprint, found.note, found.failures) == (fingerprint(NOW), "call Ada", 4)
@@ -106,7 +105,7 @@ def test_archived_failures_go_with_their_group(spark: SparkSession) -> None:
     restore_from_archive(ids[0], reason="needed", principal=SYSTEM)
     assert Message.objects.get(id=ids[0]).group_id == group
     before = set(archived_files("attempts"))
-    assert regroup(SparkFailureReader(spark)).changed == 0
+    assert regroup(SparkFailureReader(spark)).result == {"read": 4, "changed": 0}
     assert set(archived_files("attempts")) == before
 
 
@@ -188,7 +187,7 @@ def test_one_message_whose_archived_failures_go_apart_is_restored_as_it_is_seen(
     with pytest.MonkeyPatch.context() as later:
         later.setattr(regroup_job, "fingerprint", renamed)
         regroup_job._of.cache_clear()
-        assert regroup(Here()).changed == 5
+        assert (regroup(Here()).result or {})["changed"] == 5
     regroup_job._of.cache_clear()
     assert list_archived(parse_filter({"group": [str(group.id)]}), principal=SYSTEM).results[0].id == mixed
     restore_from_archive(mixed, reason="needed", principal=SYSTEM)
@@ -203,7 +202,7 @@ def test_the_archive_waits_while_failures_are_regrouped(spark: SparkSession) -> 
     assert mark_fail([waiting], principal=SYSTEM, reason="given up").changed
     age([waiting], 500)
     request_regrouping(actor="tests")
-    request_run(principal=SYSTEM)
+    request_archive_run(principal=SYSTEM)
     archive(spark)
     assert Message.objects.filter(id=waiting).exists()
     regroup(SparkFailureReader(spark))

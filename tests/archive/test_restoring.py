@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from pyspark.sql import SparkSession
 
-from poisonadmin.archive.commands.requests import request_run
+from poisonadmin.archive.commands.requests import request_archive_run
 from poisonadmin.archive.commands.restoring import IdTaken, TablesInUse, restore_from_archive
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.core.domain.errors import NotFound
@@ -76,7 +76,7 @@ def put_archived(spark: SparkSession) -> int:
 
 
 def run(spark: SparkSession) -> None:
-    request_run(principal=SYSTEM)
+    request_archive_run(principal=SYSTEM)
     archive(spark)
 
 

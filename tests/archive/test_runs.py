@@ -12,15 +12,17 @@ from pyspark.sql import SparkSession
 
 from poisonadmin.archive.commands import runs
 from poisonadmin.archive.commands.holds import hold, lift
-from poisonadmin.archive.commands.requests import cancel_run, request_daily_run, request_run
-from poisonadmin.archive.queries.runs import get_run
+from poisonadmin.archive.commands.requests import cancel_archive_run, request_archive_run, request_daily_run
+from poisonadmin.archive.queries import ArchiveRunResult, ArchiveRunRow, get_run
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.messages.queries.archived_index import archived_files
 from poisonadmin.messages.queries.counts import wrong_counters
-from poisonadmin.store.models.archive import ArchivedMessage, ArchiveFile, ArchivePiece, ArchiveRun
-from tests.archive.fixtures import age, archive, fail, place, put, rows_of  # noqa: F401  (a fixture)
+from poisonadmin.store.models.archive import ArchivedMessage, ArchiveFile, ArchivePiece
+from poisonadmin.store.models.run import LongRun
+from tests.archive.fixtures import age, archive, begun, fail, place, put, rows_of  # noqa: F401  (a fixture)
+from tests.archive.in_process import InProcessStore
 from tests.fixtures.decisions import restore
 from workers.spark.tables.columns import ARCHIVED, arrow_schema
 from workers.spark.tables.frames import read_table
@@ -29,11 +31,10 @@ from workers.spark.tables.source import Extent
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("place")]
 
 
-def run(spark: SparkSession, **asked) -> ArchiveRun:
-    made = request_run(principal=SYSTEM, **asked)
+def run(spark: SparkSession, **asked) -> ArchiveRunRow:
+    made = request_archive_run(principal=SYSTEM, **asked)
     archive(spark)
-    made.refresh_from_db()
-    return made
+    return get_run(made.id, principal=SYSTEM)
 
 
 def test_final_messages_go_into_files_and_the_others_stay(spark: SparkSession) -> None:
@@ -41,12 +42,12 @@ def test_final_messages_go_into_files_and_the_others_stay(spark: SparkSession) -
     fail(old)
     fail(young, days_ago=10)
     made = run(spark)
-    assert (made.state, made.error) == ("done", None)
+    assert (made.state, made.error) == ("succeeded", None)
     assert fetch_values("SELECT id FROM message ORDER BY id") == [*young, *waiting]
     assert not any(rows_of(old).values())
     assert list(ArchivedMessage.objects.order_by("id").values_list("id", flat=True)) == old
-    assert made.totals["messages"]["rows"] == 4
-    assert made.totals["history"]["rows"] == 12
+    assert made.tables["messages"]["rows"] == 4
+    assert made.tables["history"]["rows"] == 12
     assert wrong_counters() == []
 
 
@@ -87,7 +88,7 @@ def test_files_have_the_columns_that_tables_declare(spark: SparkSession) -> None
 def test_a_message_that_changes_after_it_was_written_stays(spark: SparkSession, monkeypatch) -> None:
     ids = put(3)
     fail(ids)
-    made = request_run(principal=SYSTEM)
+    made = request_archive_run(principal=SYSTEM)
     real = runs.prune
 
     def restored_first(piece: ArchivePiece, cutoffs: str) -> bool:
@@ -97,10 +98,10 @@ def test_a_message_that_changes_after_it_was_written_stays(spark: SparkSession, 
 
     monkeypatch.setattr(runs, "prune", restored_first)
     archive(spark)
-    made.refresh_from_db()
-    assert made.state == "done"
+    ended = get_run(made.id, principal=SYSTEM)
+    assert ended.state == "succeeded"
     assert fetch_rows("SELECT id, state FROM message") == [(ids[1], "NDLV")]
-    assert made.totals["messages"]["rows"] == 2
+    assert ended.tables["messages"]["rows"] == 2
     found = read_table(spark, "messages", Extent(files=archived_files("messages")), columns=["id"], tasks=1).collect()
     assert sorted(row.id for row in found) == [ids[0], ids[2]]
     assert wrong_counters() == []
@@ -109,7 +110,7 @@ def test_a_message_that_changes_after_it_was_written_stays(spark: SparkSession, 
 def test_what_is_written_of_a_message_besides_its_state_counts_too(spark: SparkSession, monkeypatch) -> None:
     (message_id,) = put(1)
     fail([message_id])
-    request_run(principal=SYSTEM)
+    request_archive_run(principal=SYSTEM)
     real = runs.prune
 
     def tagged_first(piece: ArchivePiece, cutoffs: str) -> bool:
@@ -128,14 +129,18 @@ def test_what_is_written_of_a_message_besides_its_state_counts_too(spark: SparkS
 
 def test_nothing_is_moved_while_somebody_reads(spark: SparkSession) -> None:
     fail(put(2))
-    made = request_run(principal=SYSTEM)
+    made = request_archive_run(principal=SYSTEM)
     reader = connection.copy()
     try:
         with reader.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_lock_shared(34, 0)")
         archive(spark)
-        made.refresh_from_db()
-        assert made.state == "running"
+        waiting = get_run(made.id, principal=SYSTEM)
+        assert (waiting.state, waiting.done, waiting.total) == (
+            "running",
+            0,
+            max(fetch_values("SELECT id FROM message")),
+        )
         assert fetch_values("SELECT count(*) FROM message") == [2]
         with reader.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_unlock_shared(34, 0)")
@@ -148,9 +153,9 @@ def test_nothing_is_moved_while_somebody_reads(spark: SparkSession) -> None:
 def test_a_dry_run_counts_and_changes_nothing(spark: SparkSession) -> None:
     fail(put(3), days_ago=10)
     made = run(spark, is_dry_run=True)
-    assert made.totals == {"addresses": {}}
+    assert made.result == ArchiveRunResult(messages=0)
     later = run(spark, is_dry_run=True, as_of=timezone.now() + timedelta(days=400))
-    assert later.totals == {"addresses": {"orders.eu": {"FAIL": 3}}}
+    assert later.result == ArchiveRunResult(messages=3, messages_at={"orders.eu": {"FAIL": 3}})
     assert fetch_values("SELECT count(*) FROM message") == [3]
     assert not ArchiveFile.objects.exists()
 
@@ -169,7 +174,7 @@ def test_what_a_hold_names_is_kept_until_it_is_lifted(spark: SparkSession) -> No
 def test_a_hold_that_is_made_while_files_are_written_holds(spark: SparkSession, monkeypatch) -> None:
     kept, others = put(2, "orders.eu"), put(1, "invoices.eu", "i")
     fail([*kept, *others])
-    request_run(principal=SYSTEM)
+    request_archive_run(principal=SYSTEM)
     real = runs.prune
 
     def held_first(piece: ArchivePiece, cutoffs: str) -> bool:
@@ -184,18 +189,17 @@ def test_a_hold_that_is_made_while_files_are_written_holds(spark: SparkSession, 
 
 def test_a_cancelled_run_leaves_what_it_has_not_archived(spark: SparkSession) -> None:
     fail(put(2))
-    made = request_run(principal=SYSTEM)
-    cancel_run(made.id, principal=SYSTEM)
+    made = request_archive_run(principal=SYSTEM)
+    cancel_archive_run(made.id, principal=SYSTEM)
     archive(spark)
-    made.refresh_from_db()
-    assert made.state == "cancelled"
+    assert get_run(made.id, principal=SYSTEM).state == "cancelled"
     assert fetch_values("SELECT count(*) FROM message") == [2]
 
 
 def test_the_archive_runs_once_a_day_by_itself() -> None:
     request_daily_run()
     request_daily_run()
-    assert ArchiveRun.objects.count() == 1
+    assert LongRun.objects.filter(kind="archive").count() == 1
 
 
 def test_pieces_are_archived_one_after_the_other(spark: SparkSession, monkeypatch) -> None:
@@ -204,23 +208,24 @@ def test_pieces_are_archived_one_after_the_other(spark: SparkSession, monkeypatc
     fail(ids)
     age(ids[10:], 600)
     made = run(spark)
-    assert made.totals["messages"]["rows"] == 20
+    assert made.tables["messages"]["rows"] == 20
     assert ArchivePiece.objects.filter(state="archived").count() == 7
     assert fetch_values("SELECT sum(n) FROM day_figure WHERE figure = 'FAIL'") == [20]
     found = read_table(spark, "messages", Extent(files=archived_files("messages")), columns=["id"], tasks=2).collect()
     assert sorted(row.id for row in found) == ids
 
 
-def test_a_run_is_as_far_as_what_has_left_the_database() -> None:
-    made = request_run(principal=SYSTEM)
-    ArchiveRun.objects.filter(id=made.id).update(cut_off=100, planned=100)
+def test_a_run_is_as_far_as_what_has_left_the_database(place: str) -> None:  # noqa: F811
+    turn = begun()
+    turn.store(position={"planned": 100})
     for number, state in enumerate(("archived", "written")):
         ArchivePiece.objects.create(
-            run=made, number=number, after_id=50 * number, until_id=50 * (number + 1), state=state
+            run_id=turn.run.id, number=number, after_id=50 * number, until_id=50 * (number + 1), state=state
         )
-    assert get_run(made.id, principal=SYSTEM).progress == 0.5
+    going = runs._ArchiveTurn(turn, InProcessStore(place))
+    assert going._done() == 50
     ArchivePiece.objects.update(state="archived")
-    assert get_run(made.id, principal=SYSTEM).progress == 0.999
+    assert going._done() == 100
 
 
 def test_history_goes_with_an_archived_message_only() -> None:

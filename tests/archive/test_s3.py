@@ -10,21 +10,23 @@ import pytest
 from django.conf import settings
 from pyspark.sql import SparkSession
 
-from poisonadmin.archive.commands.erasing import erase_due, request_erasure
-from poisonadmin.archive.commands.requests import request_run
+from poisonadmin.archive.commands.erasing import request_erasure
+from poisonadmin.archive.commands.requests import request_archive_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
+from poisonadmin.archive.queries import ErasureResult, get_erasure, get_run
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.archive_place import within
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.desk.queries.detail import get_message, payload
 from poisonadmin.messages.queries.archived_index import ArchiveUnreadable, MessageErased
+from poisonadmin.runs.queries.runs import StoredRun
 from poisonadmin.search.deep.commands.requests import request_search
 from poisonadmin.search.deep.commands.searching import Searching
-from poisonadmin.search.deep.queries.searches import first_found, get_search
+from poisonadmin.search.deep.queries import first_found, get_search
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.archived import list_archived
-from poisonadmin.store.models.archive import ArchiveRun
-from tests.archive.fixtures import archive, fail, put
+from poisonadmin.store.models.run import LongRun
+from tests.archive.fixtures import archive, erase_with, fail, put
 from tests.archive.s3_server import S3Server, running_s3
 from tests.fixtures.database import empty_database
 from tests.searches.plain import search_due
@@ -59,10 +61,10 @@ def lived(spark: SparkSession, place: str) -> dict[str, Any]:
     fail(put(6, ODD))
     fail(put(4, "invoices.eu", "i"), days_ago=600)
     seen: dict[str, Any] = {}
-    run = request_run(principal=SYSTEM)
+    run = request_archive_run(principal=SYSTEM)
     archive(spark)
-    run.refresh_from_db()
-    seen["run"] = run.state, run.error, {table: sums["rows"] for table, sums in run.totals.items()}
+    ended = get_run(run.id, principal=SYSTEM)
+    seen["run"] = ended.state, ended.error, {table: sums["rows"] for table, sums in ended.tables.items()}
     seen["files"] = files(store, run)
     seen["found"] = [row.message_id for row in list_archived(parse_filter({"q": ["m-"]}), principal=SYSTEM).results]
     seen["deep"] = searched(spark, "payload:secret-3")
@@ -71,9 +73,9 @@ def lived(spark: SparkSession, place: str) -> dict[str, Any]:
     restore_from_archive(shown["m-0"], reason="look again", principal=SYSTEM)
     seen["restored"] = get_message(shown["m-0"], principal=SYSTEM).state, fetch_values("SELECT count(*) FROM history")
     erasure = request_erasure({"message_id": ["m-1", "m-0"]}, reason="asked for", principal=SYSTEM)
-    erase_due(store, worker="batch", seconds=60)
-    erasure.refresh_from_db()
-    seen["erased"] = erasure.state, erasure.error, erasure.totals
+    erase_with(store)
+    erased = get_erasure(erasure.id, principal=SYSTEM)
+    seen["erased"] = erased.state, erased.error, erased.result
     with pytest.raises(MessageErased):
         get_message(shown["m-1"], principal=SYSTEM)
     seen["files after"] = files(store, run)
@@ -85,7 +87,7 @@ def lived(spark: SparkSession, place: str) -> dict[str, Any]:
     return seen
 
 
-def files(store: SparkArchiveStore, run: ArchiveRun) -> list[Any]:
+def files(store: SparkArchiveStore, run: StoredRun) -> list[Any]:
     """Return what files there are, each noted with its rows and every one of them there, beside the manifest."""
     noted = fetch_rows("SELECT path, is_current FROM archive_file")
     assert sorted(store.listed(f"run={run.id}")) == sorted(
@@ -109,23 +111,23 @@ def test_an_object_store_does_what_a_directory_does(s3: S3Server, spark: SparkSe
     empty_database()
     in_directory = lived(spark, str(tmp_path / "archive"))
     assert in_store == in_directory
-    assert in_store["run"][:2] == ("done", None)
+    assert in_store["run"][:2] == ("succeeded", None)
     assert in_store["deep"] == [("i-3", True), ("m-3", True)]
-    assert in_store["erased"] == ("done", None, {"erased": 2, "left_alone": 0})
+    assert in_store["erased"] == ("succeeded", None, ErasureResult(erased=2, left_alone=0, held_by=[]))
 
 
 def test_a_store_that_is_gone_stops_the_run_and_loses_nothing(s3: S3Server, spark: SparkSession) -> None:
     ids = put(3)
     fail(ids)
-    run = request_run(principal=SYSTEM)
+    run = request_archive_run(principal=SYSTEM)
     settings.ARCHIVE = s3.place.replace("/archive", "-that-is-not-there/archive")
     with pytest.raises(Exception, match="poison-that-is-not-there"):
         archive(spark)
-    run.refresh_from_db()
-    assert (run.state, "poison-that-is-not-there" in (run.error or "")) == ("running", True)
+    waiting = get_run(run.id, principal=SYSTEM)
+    assert (waiting.state, "poison-that-is-not-there" in (waiting.error or "")) == ("queued", True)
     assert fetch_values("SELECT id FROM message ORDER BY id") == ids
     settings.ARCHIVE = s3.place
-    ArchiveRun.objects.update(waits_until=None)
+    LongRun.objects.update(resumes_at=None)
     archive(spark)
     assert fetch_values("SELECT count(*) FROM message") == [0]
     settings.ARCHIVE = s3.place.replace("/archive", "-that-is-not-there/archive")

@@ -8,15 +8,13 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 
-from poisonadmin.archive.commands.erasing import erase_due
-from poisonadmin.archive.commands.requests import request_run
-from poisonadmin.archive.commands.runs import archive_due
+from poisonadmin.archive.commands.requests import request_archive_run
 from poisonadmin.core.domain.access import SYSTEM, Role
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.destinations.commands import save_destination
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.access import Access
-from tests.archive.fixtures import fail, in_process  # noqa: F401  (a fixture)
+from tests.archive.fixtures import archive_with, erase_with, fail, in_process  # noqa: F401  (a fixture)
 from tests.archive.in_process import InProcessStore
 from tests.browser.axe import violations
 from tests.browser.conftest import Visit
@@ -30,8 +28,8 @@ PAYLOAD = {"customer": "c-77", "total": 12}
 
 def archive() -> None:
     """Have the archive run now, into the directory that the web process reads."""
-    request_run(principal=SYSTEM)
-    archive_due(InProcessStore(settings.ARCHIVE), worker="batch", seconds=60)
+    request_archive_run(principal=SYSTEM)
+    archive_with(InProcessStore(settings.ARCHIVE))
 
 
 def faults(page: Page) -> list[str]:
@@ -96,7 +94,7 @@ def test_runs_holds_and_erasures_are_asked_for_on_the_page(visit: Visit) -> None
     page.get_by_role("button", name="Hold", exact=True).click()
     expect(page.get_by_text("The legal hold is in force.")).to_be_visible()
     page.get_by_role("button", name="Run now").click()
-    archive_due(InProcessStore(settings.ARCHIVE), worker="batch", seconds=60)
+    archive_with(InProcessStore(settings.ARCHIVE))
     page.locator("#erase-q").fill("address:orders.#")
     page.get_by_role("button", name="Preview the erasure").click()
     expect(page.get_by_text("1 in the database")).to_be_visible()
@@ -105,9 +103,9 @@ def test_runs_holds_and_erasures_are_asked_for_on_the_page(visit: Visit) -> None
     page.locator("#erase-reason").fill("letter of May")
     page.get_by_role("button", name="Erase for good").click()
     expect(page.get_by_text("The erasure is under way")).to_be_visible()
-    erase_due(InProcessStore(settings.ARCHIVE), worker="batch", seconds=60)
+    erase_with(InProcessStore(settings.ARCHIVE))
     page = visit.open("/archive/")
-    expect(page.get_by_role("region", name="List of erasures")).to_contain_text("done")
+    expect(page.get_by_role("region", name="List of erasures")).to_contain_text("succeeded")
     expect(page.get_by_role("region", name="List of legal holds")).to_contain_text("lawsuit 12")
     assert faults(page) == []
     page = visit.open(f"/messages/{held}/")

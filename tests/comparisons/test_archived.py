@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from poisonadmin.addresses.commands import ensure_addresses
-from poisonadmin.archive.commands.requests import request_run
+from poisonadmin.archive.commands.requests import request_archive_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
 from poisonadmin.comparisons.commands.requests import compare_ids, request_comparison
 from poisonadmin.comparisons.queries.comparisons import ComparisonResult, ComparisonRow, get_comparison
@@ -36,7 +36,7 @@ def compared(spark: SparkSession, selection_id: int) -> ComparisonRow:
 
 def archived(spark: SparkSession, ids: Sequence[int]) -> None:
     age(ids, 500)
-    request_run(principal=SYSTEM)
+    request_archive_run(principal=SYSTEM)
     archive(spark)
 
 

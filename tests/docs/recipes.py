@@ -242,7 +242,7 @@ from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.desk.api.messages import FILTER
 from poisonadmin.desk.pages.triage import CHIP_NAMES, FORM_FIELDS
 from poisonadmin.search.domain.filters import parse_filter
-from poisonadmin.search.queries.files import in_files
+from poisonadmin.search.queries.archived import in_files
 from poisonadmin.search.queries.live import compile_filter
 from poisonadmin.search.queries.meanings import SearchReader
 assert [one.about for one in FILTER if one.name == "content_type"] == ["The type of its payload."]

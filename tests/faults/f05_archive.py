@@ -123,7 +123,7 @@ def _until_over(installation: Installation, run_id: str) -> tuple[list[str], flo
     while time.monotonic() - began < COMPLETED_SECONDS:
         found = installation.get(f"archive/{run_id}/")
         if found["ended_at"] is not None:
-            return ([] if found["state"] == "done" else [f"the run is {found}"]), time.monotonic() - began
+            return ([] if found["state"] == "succeeded" else [f"the run is {found}"]), time.monotonic() - began
         time.sleep(1)
     return [f"not done within {COMPLETED_SECONDS} s: {found}"], time.monotonic() - began
 

@@ -6,13 +6,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from poisonadmin.groups.commands.regrouping import FailureReader, regroup_due, request_regrouping
+from poisonadmin.groups.commands.regrouping import FailureReader, request_regrouping, work
 from poisonadmin.groups.domain import failures
 from poisonadmin.groups.domain.failures import Failure
 from poisonadmin.groups.domain.regroup_plan import FailureMove, RegroupedFailure
 from poisonadmin.messages.domain.id_ranges import IdRange
+from poisonadmin.runs.commands.engine import carry_out
 from poisonadmin.store.models.message import Message
-from poisonadmin.store.models.regrouping import Regrouping
+from poisonadmin.store.models.run import LongRun
 from workers.spark.jobs import regroup
 
 Rule = Callable[[Failure], str]
@@ -67,13 +68,19 @@ class Here:
         ]
 
 
-def regrouped(failures: FailureReader | None = None) -> Regrouping:
+def regroup_with(failures: FailureReader, seconds: float = 60) -> None:
+    """Have a worker carry out the regrouping that is due."""
+    carry_out(work(failures), worker="tests", seconds=seconds)
+
+
+def regrouped(failures: FailureReader | None = None) -> LongRun:
     """Ask for a regrouping, carry it out, and return it."""
-    run = request_regrouping(actor="test")
+    run = LongRun.objects.get(id=request_regrouping(actor="test").run_id)
     for _ in range(1000):
-        regroup_due(failures or Here(), worker="tests", seconds=0.05)
+        regroup_with(failures or Here(), seconds=0.05)
         run.refresh_from_db()
-        if run.finished_at is not None:
+        if run.ended_at is not None:
+            assert (run.state, run.error) == ("succeeded", None)
             return run
     raise AssertionError(f"it does not end: {vars(run)}")
 

@@ -30,11 +30,21 @@ from poisonadmin.store.models.alert import Alert
 from poisonadmin.store.models.attempt import Attempt, FailureGroup, FailureWords
 from poisonadmin.store.models.failure_group import GroupHour, GroupVersion
 from poisonadmin.store.models.message import Message
-from poisonadmin.store.models.regrouping import Regrouping, RegroupMove
+from poisonadmin.store.models.regrouping import RegroupMove
 from poisonadmin.store.models.run import LongRun
 from tests.fixtures.api import take_dead
 from tests.fixtures.delivery import answer, claim, counted, counters, end_nodes, enqueue, make_destination
-from tests.messages.former_rules import Here, by_class, by_words, grouped, groups_of, of, regrouped, renamed
+from tests.messages.former_rules import (
+    Here,
+    by_class,
+    by_words,
+    grouped,
+    groups_of,
+    of,
+    regroup_with,
+    regrouped,
+    renamed,
+)
 from workers.spark.jobs.regroup import SparkFailureReader
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -87,7 +97,7 @@ def test_a_group_keeps_its_id_and_all_that_was_said_of_it() -> None:
     before = FailureGroup.objects.get(id=group)
     words = FailureWords.objects.count()
     run = regrouped()
-    assert (run.read, run.changed) == (7, 7)
+    assert run.result == {"read": 7, "changed": 7}
     assert set(groups_of(ids)) == {group}
     found = get_group(group or 0, principal=SYSTEM)
     assert (found.note, found.tags, found.failures, len(found.members)) == ("call Ada", ["late"], 7, 2)
@@ -97,7 +107,7 @@ def test_a_group_keeps_its_id_and_all_that_was_said_of_it() -> None:
     assert FailureGroup.objects.count() == 2, "nothing is left of the former fingerprints"
     assert FailureWords.objects.count() == words, "the failures say what they said"
     is_over()
-    assert regrouped().changed == 0
+    assert (regrouped().result or {})["changed"] == 0
 
 
 def test_what_was_one_group_is_several_and_the_largest_keeps_the_id() -> None:
@@ -195,7 +205,7 @@ def test_with_spark_in_small_ranges(spark: SparkSession, monkeypatch: pytest.Mon
         many = died(6, exception_class="KeyError")
     is_right()
     run = regrouped(SparkFailureReader(spark))
-    assert (run.read, run.changed) == (66, 66)
+    assert run.result == {"read": 66, "changed": 66}
     assert [len(set(groups_of(ids))) for ids in (most, few, many)] == [1, 1, 1]
     is_over()
     assert {(one.kind, one.state) for one in LongRun.objects.all()} == {("regroup", "succeeded")}
@@ -245,15 +255,15 @@ django.setup()
 from django.db import connection
 from poisonadmin.groups.commands import regroup_moves, regrouping
 from poisonadmin.messages.queries.counts import wrong_counters
-from poisonadmin.store.models.regrouping import Regrouping
-from tests.messages.former_rules import Here
+from poisonadmin.store.models.run import LongRun
+from tests.messages.former_rules import Here, regroup_with
 from workers.spark.jobs import regroup
-regroup_moves.MESSAGES_A_PIECE, regrouping.RANGE_MESSAGES, regrouping.SECONDS_AFTER_ERROR = 4, 6, 0
+regroup_moves.MESSAGES_A_PIECE, regrouping.RANGE_MESSAGES = 4, 6
 regrouping.MOVED_RANGE_MESSAGES = 6
 as_now = regroup.as_now
 deaths = 0
 for turn in range(1, 400):
-    if Regrouping.objects.filter(finished_at=None).count() == 0:
+    if LongRun.objects.filter(ended_at=None).count() == 0:
         break
     connection.close()
     pid = os.fork()
@@ -271,7 +281,7 @@ for turn in range(1, 400):
                 step()
         regroup.as_now = lambda stored: (step(), as_now(stored))[1]
         with connection.execute_wrapper(count):
-            regrouping.regroup_due(Here(), worker="tests")
+            regroup_with(Here())
         os._exit(0)
     deaths += os.waitpid(pid, 0)[1] == signal.SIGKILL
     assert wrong_counters() == [], turn
@@ -290,7 +300,7 @@ def test_killed_at_any_line_it_goes_on_and_every_count_is_right_meanwhile(test_d
     done = subprocess.run([sys.executable, "-c", _KILLED], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 40
-    assert Regrouping.objects.get().finished_at is not None
+    assert LongRun.objects.get().state == "succeeded"
     assert set(groups_of(most)) == {group}
     assert [len(set(groups_of(ids))) for ids in (most, few, many)] == [1, 1, 1]
     is_over()
@@ -306,11 +316,11 @@ def test_an_error_makes_it_wait_and_go_on(monkeypatch: pytest.MonkeyPatch) -> No
 
     run = regrouping.request_regrouping(actor="test")
     with pytest.raises(OSError, match="no space"):
-        regrouping.regroup_due(Failing(), worker="tests")
-    regrouping.regroup_due(Failing(), worker="tests")  # it waits
+        regroup_with(Failing())
+    regroup_with(Failing())  # it waits
     assert [one.error for one in LongRun.objects.all()] == ["OSError: no space left"]
-    Regrouping.objects.update(waits_until=timezone.now())
-    assert regrouped().id == run.id
+    LongRun.objects.update(resumes_at=timezone.now())
+    assert regrouped().id == run.run_id
     is_over()
 
 
@@ -318,6 +328,6 @@ def test_the_command_asks_once_and_says_how_far_it_is(capsys: pytest.CaptureFixt
     died(1)
     for _ in range(2):
         call_command("regroup")
-    assert Regrouping.objects.count() == 1
+    assert LongRun.objects.filter(kind="regroup").count() == 1
     assert "read up to message 0 of" in capsys.readouterr().out
     assert Audit.objects.filter(action="regrouping.requested", actor="command line").count() == 1

@@ -1,14 +1,18 @@
 """Turns of a run: its end, its pauses, its errors, and workers that are lost at any line."""
 
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from zlib import crc32
 
 import psycopg
 import pytest
+from django.db.models.functions import Now
 
 from poisonadmin.core.domain.access import Role, principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.locks import Lock, lock_key
+from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.runs.commands.engine import RunTurn
 from poisonadmin.runs.domain.kinds import KindName
 from poisonadmin.runs.queries.runs import due_kinds
@@ -23,6 +27,7 @@ from tests.runs.carried_out import (
     stored,
     turn,
 )
+from workers.spark_worker import WorkerHeartbeat
 
 pytestmark = pytest.mark.django_db(transaction=True)
 Session = psycopg.Connection[tuple[object, ...]]
@@ -72,6 +77,34 @@ def test_a_run_that_must_pause_goes_on_where_it_was_and_is_alive_meanwhile() -> 
         assert set(heartbeat.held) == {run_id}
     turn(count_to(4))
     assert (stored(run_id).state, stored(run_id).result) == ("succeeded", {"n": 4})
+
+
+def test_a_heartbeat_lets_go_of_what_was_cancelled_between_two_turns(test_database_url: str) -> None:
+    run_id = requested()
+    heartbeat = WorkerHeartbeat(test_database_url, "tests")
+    try:
+        stops = iter([False, False, True])
+        turn(count_to(5), heartbeat=heartbeat, is_stopping=lambda: next(stops, False))
+        wait_until(lambda: is_held(run_id))
+        LongRun.objects.update(state="cancelled", ended_at=Now())
+        wait_until(lambda: not is_held(run_id))
+    finally:
+        heartbeat.stop()
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def is_held(run_id: int) -> bool:
+    held: bool = fetch_values(
+        "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND objid = %s AND granted)",
+        [Lock.RUN, lock_key(run_id)],
+    )[0]
+    return held
 
 
 def test_a_worker_that_stops_leaves_its_run_to_the_next_one() -> None:

@@ -229,3 +229,90 @@ def test_reports_are_still_there(url: str) -> None:
     assert (going["worker"], waiting["position"], waiting["account"]) == (None, {}, "token 2")
     assert (erased["error"], erased["result"]) == ("erased", None)
     assert min(waiting["id"], erased["id"]) > 901, "an id is not another report's"
+
+
+ARCHIVE = """
+INSERT INTO run (id, kind, state, params, patterns, result, requested_by, started_at, ended_at, worker, done)
+OVERRIDING SYSTEM VALUE VALUES
+    (1, 'archive', 'failed', '{"archive_run": 7}', '[]', '{}', 'system', '2026-01-01Z', '2026-01-01Z', 'batch', 4),
+    (2, 'archive', 'succeeded', '{"archive_run": 7}', '[]', '{}', 'system', '2026-01-01Z', '2026-01-02Z', 'batch', 90),
+    (3, 'erase', 'running', '{"erasure": 5}', '[]', NULL, 'kim', '2026-01-03Z', NULL, 'batch', 30),
+    (4, 'regroup', 'running', '{"regrouping": 3}', '[]', NULL, 'command line', '2026-01-03Z', NULL, 'batch', 30);
+INSERT INTO archive_run (id, state, as_of, is_dry_run, cut_off, planned, live_payloads, archived_payloads,
+                         payloads_removed, cutoffs, totals, error, job_id, is_cancelling, waits_until, requested_by,
+                         requested_at, ended_at) OVERRIDING SYSTEM VALUE VALUES
+    (7, 'done', '2026-01-01Z', FALSE, 100, 90, 100, 60, 5, '[{"address_id": 1}]', '{"messages": {"rows": 40}}', NULL, 2,
+     FALSE, NULL, 'system', '2026-01-01Z', '2026-01-02Z'),
+    (8, 'done', '2026-01-01Z', TRUE, 100, 100, 0, 60, 0, '[]',
+     '{"addresses": {"a": {"DLVD": 2, "FAIL": 3}, "b": {"FAIL": 1}}, "payloads": {"a": 4}}', NULL, NULL, FALSE, NULL,
+     'kim', '2026-01-03Z', '2026-01-04Z'),
+    (9, 'running', '2026-01-01Z', FALSE, 100, 50, 0, 0, 0, '[]', '{}', 'no room', NULL, TRUE, NULL, 'kim',
+     '2026-01-05Z', NULL),
+    (900, 'running', '2026-01-01Z', FALSE, 100, 50, 0, 0, 0, '[]', '{}', 'no room', NULL, FALSE, '2199-01-01Z', 'kim',
+     '2026-01-06Z', NULL);
+INSERT INTO archive_piece (id, run_id, number, after_id, until_id, held_by, rows) OVERRIDING SYSTEM VALUE
+VALUES (1, 7, 0, 0, 50, '{}', '{}');
+INSERT INTO erasure (id, filter, reason, state, totals, job_id, requested_by, requested_at, ended_at)
+OVERRIDING SYSTEM VALUE VALUES
+    (4, '{}', 'letter', 'done', '{"erased": 2, "left_alone": 0}', NULL, 'kim', '2026-01-01Z', '2026-01-02Z'),
+    (5, '{"message_id": ["m"]}', 'letter', 'running', '{}', 3, 'kim', '2026-01-03Z', NULL);
+INSERT INTO erased_message (id, erasure_id, address_id) VALUES (71, 4, 1), (72, 4, 1), (73, 5, 1);
+INSERT INTO regrouping (id, cut_off, surveyed, archive_surveyed, moved_until, archive_moved, planned_at, dissolved,
+                        former, read, changed, moved, job_id, requested_by, requested_at, finished_at)
+OVERRIDING SYSTEM VALUE VALUES
+    (2, 50, 50, 1, 50, 1, '2026-01-01Z', '{"6": 7}', '[8]', 60, 20, 20, NULL, 'kim', '2026-01-01Z', '2026-01-02Z'),
+    (3, 100, 100, 2, 40, 0, '2026-01-03Z', '{"9": 7}', '[8]', 60, 20, 10, 4, 'command line', '2026-01-03Z', NULL);
+SELECT setval('run_id_seq', 4);
+"""
+
+
+@pytest.mark.usefixtures("services")
+def test_runs_of_the_archive_erasures_and_regroupings_go_on(url: str) -> None:
+    assert migrate(url, "store", "0013_reports").returncode == 0
+    with psycopg.connect(url) as session:
+        session.execute(ARCHIVE)
+    assert migrate(url).returncode == 0
+    with psycopg.connect(url, row_factory=dict_row) as session:
+        rows: list[dict[str, Any]] = session.execute("SELECT * FROM run ORDER BY id").fetchall()
+        pieces = session.execute("SELECT run_id, number FROM archive_piece").fetchall()
+        erased = session.execute("SELECT id, erasure_id FROM erased_message ORDER BY 1").fetchall()
+    assert (rows[0]["id"], rows[0]["former_id"], rows[0]["position"]) == (1, None, None)
+    found = {(one["kind"], one["former_id"]): one for one in rows[1:]}
+    assert {key: (one["state"], one["done"], one["total"]) for key, one in found.items()} == {
+        ("archive", 7): ("succeeded", 100, 100),
+        ("archive", 8): ("succeeded", 100, 100),
+        ("archive", 9): ("cancelling", 50, 100),
+        ("archive", 900): ("queued", 50, 100),
+        ("erase", 4): ("succeeded", 2, None),
+        ("erase", 5): ("queued", 1, None),
+        ("regroup", 2): ("succeeded", 20, 20),
+        ("regroup", 3): ("queued", 10, 20),
+    }
+    assert [found[key]["id"] for key in (("archive", 7), ("erase", 5), ("regroup", 3))] == [2, 3, 4]
+    assert min(one["id"] for one in rows[4:]) > 900, "an id is not another run's"
+    ended, dry, waiting = found["archive", 7], found["archive", 8], found["archive", 900]
+    assert datetime.fromisoformat(ended["params"].pop("as_of")) == datetime(2026, 1, 1, tzinfo=UTC)
+    assert ended["params"] == {"is_dry_run": False, "cut_off": 100, "cutoffs": [{"address_id": 1}]}
+    assert ended["position"] == {"planned": 90, "live_payloads": 100, "archived_payloads": 60}
+    assert ended["result"] == {"messages": 40, "payloads": 5}
+    assert dry["result"] == {
+        "messages": 6,
+        "payloads": 4,
+        "messages_at": {"a": {"DLVD": 2, "FAIL": 3}, "b": {"FAIL": 1}},
+        "payloads_at": {"a": 4},
+    }
+    assert (waiting["error"], waiting["resumes_at"].year, waiting["worker"]) == ("no room", 2199, None)
+    assert found["erase", 4]["result"] == {"erased": 2, "left_alone": 0, "held_by": []}
+    assert (found["erase", 5]["result"], found["erase", 5]["position"]) == (None, {})
+    assert found["erase", 5]["params"] == {"filter": {"message_id": ["m"]}, "reason": "letter"}
+    assert found["regroup", 2]["result"] == {"read": 60, "changed": 20}
+    assert found["regroup", 3]["result"] == {"read": 60, "changed": 20, "dissolved": {"9": 7}, "former": [8]}
+    assert found["regroup", 3]["position"] == {
+        "surveyed": 100,
+        "archive_surveyed": 2,
+        "moved_until": 40,
+        "archive_moved": 0,
+        "is_decided": True,
+    }
+    assert [tuple(one.values()) for one in pieces] == [(7, 0)]
+    assert [tuple(one.values()) for one in erased] == [(71, 4), (72, 4), (73, 5)]

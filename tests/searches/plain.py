@@ -15,7 +15,7 @@ from poisonadmin.intake.commands.batch import accept_stream
 from poisonadmin.rules.domain.content_rules import MAX_JSON_BYTES
 from poisonadmin.runs.commands.engine import carry_out
 from poisonadmin.search.deep.commands.searching import Searching, work
-from poisonadmin.search.deep.domain.scan import Clause, HeaderIs, Hit, PayloadAt, PayloadHolds, Wave
+from poisonadmin.search.deep.domain import Clause, HeaderIs, Hit, PayloadAt, PayloadHolds, Wave
 
 _BOUNDS = {"min": operator.ge, "above": operator.gt, "max": operator.le, "below": operator.lt}
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.rules.domain.content_rules import MAX_JSON_BYTES
 from poisonadmin.search.deep.commands.searching import Searching
-from poisonadmin.search.deep.domain.scan import Clause, Wave
-from poisonadmin.search.deep.queries.terms import clauses_of
+from poisonadmin.search.deep.domain import Clause, Wave
+from poisonadmin.search.deep.queries import clauses_of
 from poisonadmin.search.domain.filters import parse_filter
 from tests.searches.plain import holds, put
 from workers.spark.tables.columns import TABLES, arrow_schema

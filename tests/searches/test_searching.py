@@ -23,13 +23,13 @@ from poisonadmin.runs.commands.requests import RunEnded, TooManyRuns, remove_exp
 from poisonadmin.search.deep.commands import requests, searching
 from poisonadmin.search.deep.commands.requests import cancel_search, request_search
 from poisonadmin.search.deep.commands.searching import Searching
-from poisonadmin.search.deep.domain.scan import Hit, Wave
-from poisonadmin.search.deep.queries.searches import SearchRow, first_found, get_search, list_found
+from poisonadmin.search.deep.domain import Hit, Wave
+from poisonadmin.search.deep.queries import SearchRow, first_found, get_search, list_found
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.lists import list_messages
 from poisonadmin.search.queries.selections import get_selection, list_members
 from poisonadmin.store.models.access import Access
-from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece, ArchiveRun
+from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece
 from poisonadmin.store.models.run import LongRun
 from poisonadmin.store.models.search import SearchHit
 from tests.fixtures.api import make_user
@@ -65,11 +65,13 @@ def archive(spark: SparkSession, directory: Path, ids: Sequence[int]) -> None:
         for table in ("envelope", "body", "business_key", "message"):
             key = "message_id" if table == "business_key" else "id"
             cursor.execute(f"DELETE FROM {table} WHERE {key} = ANY(%s)", [list(ids)])
-    run = ArchiveRun.objects.create(as_of="2026-01-01T00:00Z", state="done", requested_by="tests")
-    piece = ArchivePiece.objects.create(run=run, number=0, after_id=min(ids) - 1, until_id=max(ids), state="archived")
+    run_id = ArchivePiece.objects.count() + 1
+    piece = ArchivePiece.objects.create(
+        run_id=run_id, number=0, after_id=min(ids) - 1, until_id=max(ids), state="archived"
+    )
     ArchiveFile.objects.create(
-        run=run, piece=piece, table_name="messages", path=name, day="2026-01-01", root="orders", rows=len(ids), bytes=1,
-        sha256="0" * 64, rows_sha256="0" * 64, first_id=min(ids), last_id=max(ids), is_current=True,
+        run_id=run_id, piece=piece, table_name="messages", path=name, day="2026-01-01", root="orders", rows=len(ids),
+        bytes=1, sha256="0" * 64, rows_sha256="0" * 64, first_id=min(ids), last_id=max(ids), is_current=True,
     )  # fmt: skip
 
 

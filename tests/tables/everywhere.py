@@ -16,7 +16,7 @@ from poisonadmin.comparisons.domain.comparison import Compared
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.reports.domain.reading import Reading
 from poisonadmin.rules.domain.dry_run import Trial
-from poisonadmin.search.deep.domain.scan import Wave
+from poisonadmin.search.deep.domain import Wave
 from workers.spark.jobs.alike import alike_pairs
 from workers.spark.jobs.archive import write_pieces
 from workers.spark.jobs.compare import compare

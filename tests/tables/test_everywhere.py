@@ -28,8 +28,8 @@ from poisonadmin.reports.queries.archived import archived_where, row_conditions
 from poisonadmin.reports.queries.live import range_statements
 from poisonadmin.rules.domain.dry_run import Trial
 from poisonadmin.rules.domain.rules import RuleDefinition, Stage
-from poisonadmin.search.deep.domain.scan import Wave
-from poisonadmin.search.deep.queries.terms import clauses_of
+from poisonadmin.search.deep.domain import Wave
+from poisonadmin.search.deep.queries import clauses_of
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.message import Message

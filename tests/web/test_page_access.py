@@ -13,14 +13,14 @@ from poisonadmin.alerts.commands.record import record_alerts
 from poisonadmin.alerts.commands.rules import save_alert_rule
 from poisonadmin.alerts.domain.rules import AlertRuleFields
 from poisonadmin.archive.commands.holds import hold
-from poisonadmin.archive.commands.requests import request_run
+from poisonadmin.archive.commands.requests import request_archive_run
 from poisonadmin.comparisons.commands.requests import request_comparison
 from poisonadmin.core.domain.access import SYSTEM, Permission
 from poisonadmin.decisions.operations.commands.beginning import begin, decide_on
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.restart_jobs.commands import save_restart_job
 from poisonadmin.decisions.sign_offs.commands import save_sign_off_rule
-from poisonadmin.groups.alike.commands.requests import request_search as request_alike_search
+from poisonadmin.groups.alike.commands import request_search as request_alike_search
 from poisonadmin.poison_list.commands import Report, report
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.reports.commands.requests import request_report
@@ -289,7 +289,7 @@ def make_everything() -> dict[str, int]:
     line = RejectedLine.objects.create(source=source, batch="b", line=1, code="invalid_json", detail="no", raw=b"{")
     group = FailureGroup.objects.earliest("id").id
     return {
-        "run_id": request_run(principal=SYSTEM).id,
+        "run_id": request_archive_run(principal=SYSTEM).id,
         "hold_id": hold({"address": "orders.#"}, reason="r", principal=SYSTEM).id,
         "selection_id": selection,
         "comparison_id": request_comparison(selection_id=selection, principal=SYSTEM),

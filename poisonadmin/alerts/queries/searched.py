@@ -10,9 +10,8 @@ import orjson
 from poisonadmin.core.domain.access import Permission, Principal, Role
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch_rows
 from poisonadmin.core.queries.sql import EMPTY, Sql
-from poisonadmin.search.deep.domain.payload_tests import payload_test
-from poisonadmin.search.deep.domain.scan import HeaderIs
-from poisonadmin.search.deep.queries.terms import clauses_of
+from poisonadmin.search.deep.domain import HeaderIs, payload_test
+from poisonadmin.search.deep.queries import clauses_of
 from poisonadmin.search.domain.filters import MessageFilter, parse_filter
 from poisonadmin.search.domain.payload_words import DEEP
 from poisonadmin.search.queries.live import compile_filter

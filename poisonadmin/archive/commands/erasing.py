@@ -1,56 +1,67 @@
 """Erasures: messages leave the database and the archive, and a tombstone says who had them erased, when and why.
 
 First what is live goes, then what is archived stops counting, then the files that had it are written anew without it.
-What is done is in the rows: an erasure goes on after any crash, and does nothing twice.
+An erasure goes on after any crash, and does nothing twice.
 """
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
-from django.db.models import Q, QuerySet
-from django.db.models.functions import Now
 
 from poisonadmin.archive.commands import rewriting
 from poisonadmin.archive.commands.holds import Filter, checked_filter, filters_in_force, require_archivist
-from poisonadmin.archive.commands.left_out import rewritten_without
-from poisonadmin.archive.commands.patches import forget_patches
-from poisonadmin.archive.commands.rewriting import FileStore
-from poisonadmin.archive.domain.chosen import APPEND_ONLY, TABLES
-from poisonadmin.archive.domain.runs import ErasureState
+from poisonadmin.archive.commands.payloads import forget_patches
+from poisonadmin.archive.commands.rewriting import FileStore, rewritten_without
+from poisonadmin.archive.domain.pieces import APPEND_ONLY, TABLES
 from poisonadmin.core.commands import audit, locks
-from poisonadmin.core.domain.access import SYSTEM, Principal
+from poisonadmin.core.domain.access import SYSTEM, Permission, Principal
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
-from poisonadmin.core.queries.sql import Sql, all_of
+from poisonadmin.core.queries.sql import Sql, all_of, name, named_sql
 from poisonadmin.decisions.commands.decisions import decide
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.messages.queries.counts import COUNTED
-from poisonadmin.runs.commands import worker_runs
-from poisonadmin.runs.commands.job_work import SECONDS_AFTER_ERROR, TURN_SECONDS, job_of, working_on
-from poisonadmin.runs.commands.requests import end_runs
-from poisonadmin.runs.commands.worker_runs import RunHeartbeat
-from poisonadmin.runs.domain.kinds import QUOTING, KindName
+from poisonadmin.runs.commands.engine import RunTurn, RunWork
+from poisonadmin.runs.commands.requests import end_runs, request_run
+from poisonadmin.runs.domain.kinds import QUOTING, KindName, RunKind
+from poisonadmin.runs.queries.runs import StoredRun
 from poisonadmin.search.domain.filters import MessageFilter, parse_filter
 from poisonadmin.search.queries.archived import archived_where
 from poisonadmin.search.queries.live import compile_filter
-from poisonadmin.store.models.archive import Erasure
+from poisonadmin.store.models.run import LongRun
 
 PIECE_MESSAGES = 1_000
-_PHASE, _REWRITING = "erasing", "writing files anew"
+# `params`: `filter`, emptied at the end, for it may name a person; `reason`. `result`: ErasureResult. The position says
+# nothing: which messages are left is asked anew each time.
+ERASURE = RunKind(
+    KindName.ERASE,
+    noun="erasure",
+    audited_as="erasure.{}",
+    audited_object="erasure",
+    first_phase="erasing",
+    cancelled_by=Permission.CONFIGURE,
+    max_tries=None,
+    resumes_after=timedelta(minutes=1),
+    alone_with="archive",
+)
 
-_DELETE_MESSAGES = f"""
+_DELETE_MESSAGES = str(
+    named_sql(
+        """
 WITH gone AS (
     DELETE FROM message WHERE id = ANY(%(ids)s) RETURNING id, address_id, state, reason, group_id, original_address_id
 ), counted AS (
-    INSERT INTO counter_delta ({COUNTED}, delta) SELECT {COUNTED}, -count(*) FROM gone GROUP BY {COUNTED}
+    INSERT INTO counter_delta ({counted}, delta) SELECT {counted}, -count(*) FROM gone GROUP BY {counted}
 )
 INSERT INTO erased_message (id, erasure_id, address_id) SELECT id, %(erasure)s, address_id FROM gone
-"""  # noqa: S608  (constants)
+""",
+        counted=COUNTED,
+    )
+)
 # What else quotes messages. A group keeps its title while other failures have it, and an operation its ledger.
 _FORGET = """
 DELETE FROM business_key WHERE message_id = ANY(%(ids)s);
@@ -87,7 +98,7 @@ GROUP BY piece_id ORDER BY piece_id LIMIT 1
 """
 
 
-def request_erasure(given: Filter, *, reason: str, principal: Principal) -> Erasure:
+def request_erasure(given: Filter, *, reason: str, principal: Principal) -> StoredRun:
     """Have what matches now erased. Errors: `NotAllowed`, `InvalidFilter`, `NothingNamed`.
 
     What is under way is left alone, and so is what a legal hold names. A filter that the archive's index cannot answer
@@ -96,80 +107,44 @@ def request_erasure(given: Filter, *, reason: str, principal: Principal) -> Eras
     require_archivist(principal)
     texts = checked_filter(given)
     archived_where(parse_filter(texts), SYSTEM)
-    with transaction.atomic():
-        made = Erasure.objects.create(filter=texts, reason=reason, requested_by=principal.name)
-        # Not the filter: it may name the person.
-        audit.record(principal.name, "erasure.requested", "erasure", str(made.id), note=reason)
-    made.refresh_from_db()
-    return made
+    # The audit log does not get the filter: it may name the person.
+    return request_run(ERASURE, {"filter": texts, "reason": reason}, principal=principal, note=reason)
 
 
-def is_any_due() -> bool:
-    """Return whether an erasure is asked for and does not wait, or files are left to remove."""
-    return _due().exists() or rewriting.has_former()
+def work(store: FileStore) -> RunWork:
+    """Return the work of erasures."""
+    return RunWork(ERASURE, partial(_erase, store))
 
 
-def _due() -> QuerySet[Erasure]:
-    return Erasure.objects.filter(Q(waits_until=None) | Q(waits_until__lte=Now()), ended_at=None)
-
-
-def erase_due(
-    store: FileStore,
-    *,
-    worker: str,
-    heartbeat: RunHeartbeat | None = None,
-    is_stopping: Callable[[], bool] = lambda: False,
-    seconds: float = TURN_SECONDS,
-) -> None:
-    """Go on with the erasure that is asked for, for about `seconds`. Call under `single_flight(Tick.ARCHIVE)`."""
-    erasure = _due().first()
-    until = time.monotonic() + seconds
-    if erasure is None:
-        rewriting.remove_former(store)
-        return
-    job_id = job_of(erasure, KindName.ERASE, worker=worker, params={"erasure": erasure.id}, phase=_PHASE)
-    with working_on(job_id, fail=partial(_fail, erasure, job_id), heartbeat=heartbeat, is_stopping=is_stopping):
-        _go_on(erasure, job_id, store, lambda: is_stopping() or time.monotonic() >= until)
-
-
-def _fail(erasure: Erasure, job_id: int, error: str) -> None:
-    worker_runs.fail(job_id, error=error)
-    Erasure.objects.filter(id=erasure.id).update(
-        waits_until=Now() + timedelta(seconds=SECONDS_AFTER_ERROR), error=error[:4000]
-    )
-
-
-def _go_on(erasure: Erasure, job_id: int, store: FileStore, must_pause: Callable[[], bool]) -> None:
+def _erase(store: FileStore, turn: RunTurn) -> None:
     rewriting.remove_former(store)
-    asked = parse_filter(erasure.filter)
+    run = turn.run
+    asked = parse_filter(run.params["filter"])
     held = filters_in_force()
     holds = list(held.values())
     for ids_of, erase in ((_live_ids, _erase_live), (_archived_ids, _erase_archived)):
         while ids := ids_of(asked, holds):
-            worker_runs.move(job_id, phase=_PHASE, done=_erased(erasure))
-            if must_pause() or not erase(erasure, ids):
+            turn.report(ERASURE.first_phase, done=_erased(run))
+            if turn.must_pause() or not erase(run, ids):
                 return
     while rows := fetch_rows(_TO_REWRITE):
-        worker_runs.move(job_id, phase=_REWRITING, done=_erased(erasure))
-        if must_pause() or not rewritten_without(store, *rows[0]):
+        turn.report("writing files anew", done=_erased(run))
+        if turn.must_pause() or not rewritten_without(store, *rows[0]):
             return
     rewriting.remove_former(store)
     left = len(_live_ids(asked, [], is_any=True)) + len(_archived_ids(asked, []))
     with transaction.atomic(), connection.cursor() as cursor:
-        totals = {"erased": _erased(erasure), "left_alone": left}
+        totals = {"erased": _erased(run), "left_alone": left}
         held_by = [hold_id for hold_id, one in held.items() if left and _is_held(asked, one)]
-        named = {"held_by": held_by} if held_by else {}
         if totals["erased"]:
             end_runs(cursor, QUOTING, why="Messages were erased, which it may quote; ask for it again.")
-        # The filter may name the person, and has done its work.
-        Erasure.objects.filter(id=erasure.id, ended_at=None).update(
-            state=ErasureState.DONE, ended_at=Now(), totals={**totals, **named}, filter={}, error=None
-        )
-        worker_runs.succeed(job_id, counts=totals, done=totals["erased"])
-        audit.record(erasure.requested_by, "erasure.done", "erasure", str(erasure.id), details=totals)
+        turn.finish({**totals, "held_by": held_by}, done=totals["erased"])
+        # The filter has done its work.
+        LongRun.objects.filter(id=run.run_id).update(params={**run.params, "filter": {}})
+        audit.record(run.requested_by, "erasure.done", "erasure", str(run.id), details=totals)
 
 
-def _erased(erasure: Erasure) -> int:
+def _erased(erasure: StoredRun) -> int:
     found: int = fetch_values("SELECT count(*) FROM erased_message WHERE erasure_id = %s", [erasure.id])[0]
     return found
 
@@ -211,7 +186,7 @@ def _is_held(asked: MessageFilter, hold: MessageFilter) -> bool:
     return bool(found[0])
 
 
-def _erase_live(erasure: Erasure, ids: Sequence[int]) -> bool:
+def _erase_live(erasure: StoredRun, ids: Sequence[int]) -> bool:
     undecided = fetch_values("SELECT id FROM message WHERE id = ANY(%s) AND state = 'NDLV'", [list(ids)])
     if undecided:
         # What waits for a decision is given up first, so that those behind it in its conversation go on.
@@ -229,12 +204,13 @@ def _erase_live(erasure: Erasure, ids: Sequence[int]) -> bool:
             if table in APPEND_ONLY:
                 cursor.execute("SELECT * FROM forget_kept_rows(%s, %s)", [table, chosen])
             elif table not in ("message", "operation_result"):
-                cursor.execute(f"DELETE FROM {table} WHERE {key} = ANY(%s)", [chosen])  # noqa: S608  (constants)
+                gone = Sql("DELETE FROM {table} WHERE {key} = ANY({ids})", table=name(table), key=name(key), ids=chosen)
+                cursor.execute(*gone)
         _forget(cursor, values)
     return bool(chosen)
 
 
-def _erase_archived(erasure: Erasure, ids: Sequence[int]) -> bool:
+def _erase_archived(erasure: StoredRun, ids: Sequence[int]) -> bool:
     with transaction.atomic(), connection.cursor() as cursor:
         if not locks.try_lock(cursor, Lock.TABLES):
             return False

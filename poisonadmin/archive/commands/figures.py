@@ -20,76 +20,100 @@ from poisonadmin.archive.domain.figures import (
     MOST_ATTEMPTS,
     NOT_DELIVERED,
 )
+from poisonadmin.core.queries.sql import Sql, named_sql, raw
 from poisonadmin.decisions.operations.domain.actions import DECISION_EVENTS
 from poisonadmin.messages.domain.states import Event, State
 
-_EVENTS = ", ".join(f"'{one}'" for one in DECISION_EVENTS)
-_FINAL_OR_WAITING = ", ".join(f"'{one}'" for one in (State.DLVD, State.NDLV, State.FAIL))
+_NAMES = {
+    "events": raw(", ".join(f"'{one}'" for one in DECISION_EVENTS)),
+    "final_or_waiting": raw(", ".join(f"'{one}'" for one in (State.DLVD, State.NDLV, State.FAIL))),
+    "assigned": raw(f"'{Event.ASSIGNED}'"),
+    "waiting": raw(f"'{State.NDLV}'"),
+    "decisions": raw(f"'{DECISIONS}'"),
+    "decision_seconds": raw(f"'{DECISION_SECONDS}'"),
+    "delivered": raw(f"'{DELIVERED}'"),
+    "not_delivered": raw(f"'{NOT_DELIVERED}'"),
+}
 # `{chosen}`: id, address_id, state and state_at of messages with ids above `after`, up to `until`.
-_COUNTED = f"""
-WITH chosen AS ({{chosen}}), life AS (
+_COUNTED = """
+WITH chosen AS ({chosen}), life AS (
     SELECT h.message_id, h.event, h.from_state, h.at, lag(h.at) OVER one AS before_at
     FROM history AS h JOIN chosen ON chosen.id = h.message_id
-    WHERE h.message_id > %(after)s AND h.message_id <= %(until)s AND h.event <> '{Event.ASSIGNED}'
-      AND (h.event IN ({_EVENTS}) OR h.to_state IN ({_FINAL_OR_WAITING}))
+    WHERE h.message_id > %(after)s AND h.message_id <= %(until)s AND h.event <> {assigned}
+      AND (h.event IN ({events}) OR h.to_state IN ({final_or_waiting}))
     WINDOW one AS (PARTITION BY h.message_id ORDER BY h.seq)
 ), decided AS (
     SELECT (life.at AT TIME ZONE 'UTC')::date AS day, address_id, count(before_at) AS n,
            coalesce(sum(round(extract(epoch FROM life.at - before_at))), 0)::bigint AS seconds
     FROM life JOIN chosen ON chosen.id = message_id
-    WHERE life.from_state = '{State.NDLV}' AND life.event IN ({_EVENTS}) GROUP BY 1, 2
+    WHERE life.from_state = {waiting} AND life.event IN ({events}) GROUP BY 1, 2
 ), figures AS (
     SELECT (state_at AT TIME ZONE 'UTC')::date AS day, address_id, state AS figure, count(*) AS n
     FROM chosen GROUP BY 1, 2, 3
-    UNION ALL SELECT day, address_id, '{DECISIONS}', n FROM decided
-    UNION ALL SELECT day, address_id, '{DECISION_SECONDS}', seconds FROM decided
+    UNION ALL SELECT day, address_id, {decisions}, n FROM decided
+    UNION ALL SELECT day, address_id, {decision_seconds}, seconds FROM decided
     UNION ALL
     SELECT (t.finished_at AT TIME ZONE 'UTC')::date, address_id,
-           CASE WHEN t.outcome = 'delivered' THEN '{DELIVERED}' ELSE '{NOT_DELIVERED}' END
-           || LEAST(t.attempt_number, {MOST_ATTEMPTS}), count(*)
+           CASE WHEN t.outcome = 'delivered' THEN {delivered} ELSE {not_delivered} END
+           || LEAST(t.attempt_number, {most_attempts}), count(*)
     FROM attempt AS t JOIN chosen ON chosen.id = t.message_id
     WHERE t.message_id > %(after)s AND t.message_id <= %(until)s AND t.attempt_number > 0 GROUP BY 1, 2, 3
 )
-"""  # noqa: S608  (constants)
-_ADD = """
+"""
+_OF_PIECE = raw("SELECT id, address_id, state, state_at FROM pruned")
+_OF_MESSAGE = raw("""
+SELECT %(id)s::bigint AS id, %(address_id)s::bigint AS address_id, %(state)s::text AS state,
+       %(state_at)s::timestamptz AS state_at
+""")
+_ADD = str(
+    named_sql(
+        """
+{counted}
 INSERT INTO day_figure (day, address_id, figure, n)
 SELECT day, address_id, figure, sum(n) FROM figures GROUP BY 1, 2, 3 HAVING sum(n) > 0 ORDER BY 1, 2, 3
 ON CONFLICT (day, address_id, figure) DO UPDATE SET n = day_figure.n + excluded.n
-"""
-_TAKE_OFF = """
+""",
+        counted=named_sql(_COUNTED, chosen=_OF_PIECE, most_attempts=MOST_ATTEMPTS, **_NAMES),
+    )
+)
+_TAKE_OFF = str(
+    named_sql(
+        """
+{counted}
 UPDATE day_figure AS kept SET n = kept.n - gone.n
 FROM (SELECT day, address_id, figure, sum(n) AS n FROM figures GROUP BY 1, 2, 3) AS gone
 WHERE kept.day = gone.day AND kept.address_id = gone.address_id AND kept.figure = gone.figure
-"""
-_OF_PIECE = "SELECT id, address_id, state, state_at FROM pruned"
-_OF_MESSAGE = """
-SELECT %(id)s::bigint AS id, %(address_id)s::bigint AS address_id, %(state)s::text AS state,
-       %(state_at)s::timestamptz AS state_at
-"""
+""",
+        counted=named_sql(_COUNTED, chosen=_OF_MESSAGE, most_attempts=MOST_ATTEMPTS, **_NAMES),
+    )
+)
 # What comes late is counted too; and what is removed by the hour is not taken off.
-_ROLL_UP = f"""
+_ROLL_UP = Sql(
+    """
 INSERT INTO day_figure (day, address_id, figure, n)
-SELECT (hour AT TIME ZONE 'UTC')::date, address_id, '{FAILURES}', sum(failures)
+SELECT (hour AT TIME ZONE 'UTC')::date, address_id, {failures}, sum(failures)
 FROM group_hour WHERE hour < date_trunc('day', now(), 'UTC') GROUP BY 1, 2 HAVING sum(failures) > 0 ORDER BY 1, 2
 ON CONFLICT (day, address_id, figure) DO UPDATE SET n = GREATEST(day_figure.n, excluded.n)
-"""  # noqa: S608  (constants)
+""",
+    failures=FAILURES,
+)
 
 
 def add_piece(cursor: CursorWrapper, values: Mapping[str, Any]) -> None:
     """Add the figures of a piece, before its rows go. `values`: after, until; the table `pruned` has its messages."""
-    cursor.execute(_COUNTED.format(chosen=_OF_PIECE) + _ADD, values)
+    cursor.execute(_ADD, values)
 
 
 def take_off(cursor: CursorWrapper, archived: Mapping[str, Any]) -> None:
     """Take off the figures of a message whose rows are live again. `archived`: id, address_id, state, state_at."""
     values = dict(archived) | {"after": archived["id"] - 1, "until": archived["id"]}
-    cursor.execute(_COUNTED.format(chosen=_OF_MESSAGE) + _TAKE_OFF, values)
+    cursor.execute(_TAKE_OFF, values)
 
 
 def roll_up_failures() -> None:
     """Bring the failures of whole days up to date, before the counts by hour go."""
     with connection.cursor() as cursor:
-        cursor.execute(_ROLL_UP)
+        cursor.execute(*_ROLL_UP)
 
 
 def forget_figures() -> None:

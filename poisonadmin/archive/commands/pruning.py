@@ -6,46 +6,53 @@ What the deletes remove is compared with what was written; one changed row, and 
 from typing import Any
 
 from django.db import connection, transaction
-from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.archive.commands import figures
-from poisonadmin.archive.domain.chosen import APPEND_ONLY, CHOSEN, TABLES
-from poisonadmin.archive.domain.runs import PieceState
+from poisonadmin.archive.domain.pieces import APPEND_ONLY, CHOSEN, TABLES, PieceState
 from poisonadmin.core.commands import locks
 from poisonadmin.core.domain.locks import Lock
+from poisonadmin.core.queries.sql import Sql, name, named_sql, raw
 from poisonadmin.messages.queries.counts import COUNTED
 from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece, LegalHold
 
-_INDEX = f"""
+_INDEX = str(
+    named_sql(
+        """
 INSERT INTO archived_message (id, piece_id, address_id, state, reason, group_id, state_at, received_at, failed_at,
                               message_id, conversation_id)
 SELECT found.id, %(piece)s, address_id, state, reason, group_id, state_at, e.received_at, failed_at, e.message_id,
        e.conversation_id
-FROM (SELECT m.* {CHOSEN}) AS found JOIN envelope AS e ON e.id = found.id
+FROM (SELECT m.* {chosen}) AS found JOIN envelope AS e ON e.id = found.id
 WHERE e.id > %(after)s AND e.id <= %(until)s ORDER BY found.id
-"""  # noqa: S608  (constants)
+""",
+        chosen=raw(CHOSEN),
+    )
+)
 # With statistics: a plan that takes a piece for a row or two looks up each of its rows.
 _PRUNED = """
 CREATE TEMP TABLE pruned ON COMMIT DROP AS
 SELECT id, address_id, state, state_at FROM archived_message
 WHERE id > %(after)s AND id <= %(until)s AND piece_id = %(piece)s ORDER BY id
 """
-_GONE = "SELECT count(*), coalesce(sum(xmin::text::bigint), 0)::bigint FROM gone"
+_GONE = raw("SELECT count(*), coalesce(sum(xmin::text::bigint), 0)::bigint FROM gone")
 # The deltas of what was counted before it went.
-_DELETE_MESSAGES = f"""
+_DELETE_MESSAGES = named_sql(
+    """
 WITH gone AS (
     DELETE FROM message USING (SELECT id FROM pruned) AS chosen
     WHERE message.id = chosen.id AND message.id > %(after)s AND message.id <= %(until)s
     RETURNING message.xmin, state, address_id, reason, group_id, original_address_id
 ), counted AS (
-    INSERT INTO counter_delta ({COUNTED}, delta) SELECT {COUNTED}, -count(*) FROM gone GROUP BY {COUNTED}
+    INSERT INTO counter_delta ({counted}, delta) SELECT {counted}, -count(*) FROM gone GROUP BY {counted}
 )
-{_GONE}
-"""  # noqa: S608  (constants)
-
-
+{gone}
+""",
+    counted=COUNTED,
+    gone=_GONE,
+)
 # What operations' ledgers count of these members from now on.
-_DELETE_RESULTS = f"""
+_DELETE_RESULTS = named_sql(
+    """
 WITH gone AS (
     DELETE FROM operation_result AS one USING (SELECT id FROM pruned) AS chosen
     WHERE one.message_id = chosen.id AND one.message_id > %(after)s AND one.message_id <= %(until)s
@@ -55,9 +62,34 @@ WITH gone AS (
     SELECT operation_id, %(piece)s, outcome, code, count(*), array_agg(message_id ORDER BY message_id)
     FROM gone GROUP BY operation_id, outcome, code
 )
-{_GONE}
-"""  # noqa: S608  (constants)
-_DELETES = {"message": _DELETE_MESSAGES, "operation_result": _DELETE_RESULTS}
+{gone}
+""",
+    gone=_GONE,
+)
+
+
+def _deleting(table: str, key: str) -> Sql:
+    """Return the statement that removes a piece's rows of a table, and returns how many, with their versions."""
+    if table in APPEND_ONLY:
+        return named_sql("SELECT * FROM forget_kept_rows('{table}', ARRAY(SELECT id FROM pruned))", table=name(table))
+    return named_sql(
+        """
+WITH gone AS (
+    DELETE FROM {table} AS one USING (SELECT id FROM pruned) AS chosen
+    WHERE one.{key} = chosen.id AND one.{key} > %(after)s AND one.{key} <= %(until)s RETURNING one.xmin
+)
+{gone}
+""",
+        table=name(table),
+        key=name(key),
+        gone=_GONE,
+    )
+
+
+_DELETES = {table: _deleting(table, key) for table, key in TABLES.items()} | {
+    "message": _DELETE_MESSAGES,
+    "operation_result": _DELETE_RESULTS,
+}
 
 
 class PieceChanged(Exception):
@@ -85,25 +117,12 @@ def prune(piece: ArchivePiece, cutoffs: str) -> bool:
         cursor.execute("ANALYZE pruned")
         figures.add_piece(cursor, values)
         for table in TABLES:
-            if _delete(cursor, table, values) != tuple(piece.rows[table]):
+            cursor.execute(str(_DELETES[table]), values)
+            if tuple(map(int, cursor.fetchone())) != tuple(piece.rows[table]):
                 raise PieceChanged
         ArchiveFile.objects.filter(piece=piece).update(is_current=True)
         ArchivePiece.objects.filter(id=piece.id).update(state=PieceState.ARCHIVED)
     return True
-
-
-def _delete(cursor: CursorWrapper, table: str, values: dict[str, Any]) -> tuple[int, int]:
-    if table in _DELETES:
-        cursor.execute(_DELETES[table], values)
-    elif table in APPEND_ONLY:
-        cursor.execute(f"SELECT * FROM forget_kept_rows('{table}', ARRAY(SELECT id FROM pruned))", values)  # noqa: S608  (constants)
-    else:
-        key = TABLES[table]
-        gone = f"""DELETE FROM {table} AS one USING (SELECT id FROM pruned) AS chosen WHERE one.{key} = chosen.id
-            AND one.{key} > %(after)s AND one.{key} <= %(until)s RETURNING one.xmin"""  # noqa: S608  (constants)
-        cursor.execute(f"WITH gone AS ({gone}) {_GONE}", values)
-    n, versions = cursor.fetchone()
-    return int(n), int(versions)
 
 
 def _holds() -> list[int]:

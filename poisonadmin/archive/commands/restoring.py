@@ -13,6 +13,7 @@ from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
+from poisonadmin.core.queries.sql import name, named_sql, names, raw
 from poisonadmin.messages.commands.transitions import enter
 from poisonadmin.messages.domain.attempt import ATTEMPT_COLUMNS
 from poisonadmin.messages.domain.states import Event, Reason, State
@@ -53,10 +54,14 @@ _ENTER = enter(
               WHERE address.name = %(address)s""",
 )
 _ATTEMPT_COLUMNS = [column.name for column in ATTEMPT_COLUMNS]
-_ATTEMPT = f"""
-INSERT INTO attempt ({", ".join(_ATTEMPT_COLUMNS)}) VALUES ({", ".join(f"%({name})s" for name in _ATTEMPT_COLUMNS)})
-ON CONFLICT (message_id, attempt_number) DO NOTHING
-"""  # noqa: S608  (our own column names)
+_ATTEMPT = str(
+    named_sql(
+        """INSERT INTO attempt ({columns}) VALUES ({values})
+        ON CONFLICT (message_id, attempt_number) DO NOTHING""",
+        columns=names(_ATTEMPT_COLUMNS),
+        values=raw(", ".join(f"%({column})s" for column in _ATTEMPT_COLUMNS)),
+    )
+)
 _HISTORY = """
 INSERT INTO history (message_id, seq, from_state, to_state, event, reason, attempt_number, actor, note, operation_id,
                      at)
@@ -73,10 +78,9 @@ _COUNT_OFF = """
 UPDATE archived_result SET n = n - 1, message_ids = array_remove(message_ids, %(message)s::bigint)
 WHERE piece_id = %(piece)s AND %(message)s = ANY(message_ids)
 """
-_EXTRA = {
-    kind: f"INSERT INTO {kind} SELECT * FROM jsonb_populate_record(NULL::{kind}, %s::jsonb)"  # noqa: S608
-    for kind in ("hop", "payload_version", "confirmation")
-}
+_EXTRA_KINDS = ("hop", "payload_version", "confirmation")
+_INSERT_EXTRA = "INSERT INTO {kind} SELECT * FROM jsonb_populate_record(NULL::{kind}, %s::jsonb)"
+_EXTRA = {kind: str(named_sql(_INSERT_EXTRA, kind=name(kind))) for kind in _EXTRA_KINDS}
 _OWNER = "INSERT INTO message_owner (message_id, owner_id) SELECT %(id)s, id FROM auth_user WHERE username = %(owner)s"
 _TAGS = "INSERT INTO message_tag (message_id, tags) SELECT %s, array_agg(one) FROM jsonb_array_elements_text(%s) AS one"
 
@@ -127,7 +131,7 @@ def restore_from_archive(message_id: int, *, reason: str, principal: Principal) 
         piece_id, *archived = found
         rows = {table: rows_of(message_id, table, piece_id=piece_id, is_checked=True) for table in _TABLES}
         message = rows["messages"][0]
-        ensure_addresses([one for one in (message[name] for name in _ADDRESSES) if one is not None])
+        ensure_addresses([one for one in (message[field] for field in _ADDRESSES) if one is not None])
         cursor.execute("INSERT INTO archive_left_out (piece_id, message_id) VALUES (%s, %s)", [piece_id, message_id])
         _write(cursor, message, rows, {"actor": principal.name, "note": reason})
         cursor.execute("DELETE FROM fingerprint_alias WHERE message_id = %s", [message_id])

@@ -6,22 +6,30 @@ replaced stays noted until its file is removed, so that no file is forgotten, wh
 
 import json
 import secrets
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from django.conf import settings
+from django.db import connection, transaction
 
-from poisonadmin.archive.commands.manifest import manifest
-from poisonadmin.archive.domain.pieces import Rewrite, WrittenFile
-from poisonadmin.archive.domain.runs import PieceState
+from poisonadmin.archive.domain.pieces import PieceState, Rewrite, WrittenFile
+from poisonadmin.core.commands import locks
 from poisonadmin.core.domain.archive_place import manifest_path, unfinished
+from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows
-from poisonadmin.store.models.archive import ArchiveFile, ArchiveRun
+from poisonadmin.runs.domain.kinds import KindName
+from poisonadmin.runs.queries.runs import StoredRun, find_run
+from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece
 
 _FORMER = """
 SELECT id, path FROM archive_file AS f WHERE NOT is_current AND EXISTS (
     SELECT FROM archive_piece WHERE id = f.piece_id AND state = %s)
+"""
+# Rows in files that do not count, since their message came back, go when no file may have them.
+_WITH_PAYLOADS = """
+SELECT piece_id, array_agg(message_id) FROM archive_left_out JOIN removed_payload USING (message_id)
+GROUP BY piece_id ORDER BY piece_id LIMIT 1
 """
 
 
@@ -102,15 +110,38 @@ def put_in_place(replaced: Sequence[Replacement]) -> None:
 
 def tidy(store: FileStore, piece_id: int) -> None:
     """Bring the manifest of a piece's run up to date, and remove the former files."""
-    run = ArchiveRun.objects.get(archivepiece=piece_id)
-    if run.ended_at is not None:
-        store.put(manifest_path(run.id), json.dumps(manifest(run), indent=1).encode())
+    run = find_run(KindName.ARCHIVE, ArchivePiece.objects.values_list("run_id", flat=True).get(id=piece_id))
+    if run is not None and run.is_over:
+        put_manifest(store, run)
     remove_former(store)
 
 
-def has_former() -> bool:
-    """Return whether `remove_former` would remove files."""
-    return bool(fetch_rows(f"{_FORMER} LIMIT 1", [PieceState.ARCHIVED]))
+def put_manifest(store: FileStore, run: StoredRun) -> None:
+    """Write down in the archive which files count of a run."""
+    store.put(manifest_path(run.id), json.dumps(manifest(run), indent=1).encode())
+
+
+def manifest(run: StoredRun) -> dict[str, Any]:
+    """Return what a run has written, file by file, as its manifest says it."""
+    files = ArchiveFile.objects.filter(run_id=run.id, is_current=True).order_by("id")
+    return {
+        "run": run.id,
+        "as_of": run.params["as_of"],
+        "requested_by": run.requested_by,
+        "files": [
+            {
+                "table": file.table_name,
+                "path": file.path,
+                "day": file.day.isoformat(),
+                "root": file.root,
+                "rows": file.rows,
+                "bytes": file.bytes,
+                "sha256": file.sha256,
+                "rows_sha256": file.rows_sha256,
+            }
+            for file in files
+        ],
+    }
 
 
 def remove_former(store: FileStore) -> None:
@@ -119,3 +150,32 @@ def remove_former(store: FileStore) -> None:
     if former:
         store.remove(name for path in former.values() for name in (path, unfinished(path)))
         ArchiveFile.objects.filter(id__in=list(former), is_current=False).delete()
+
+
+def rewritten_without(store: FileStore, piece_id: int, ids: Collection[int]) -> bool:
+    """Write the files of a piece anew without rows that do not count; return False while somebody reads the tables."""
+    replaced = written_anew(store, piece_id, Rewrite(without=ids))
+    with transaction.atomic(), connection.cursor() as cursor:
+        is_alone = locks.try_lock(cursor, Lock.TABLES)
+        if is_alone:
+            put_in_place(replaced)
+            cursor.execute(
+                "DELETE FROM archive_left_out WHERE piece_id = %s AND message_id = ANY(%s)", [piece_id, list(ids)]
+            )
+    if is_alone:
+        tidy(store, piece_id)
+    else:
+        remove_former(store)
+    return is_alone
+
+
+def remove_copies(store: FileStore, must_pause: Callable[[], bool]) -> bool | None:
+    """Remove former copies of messages whose payloads are removed; return whether none is left, and None while somebody
+    reads the tables.
+    """
+    while rows := fetch_rows(_WITH_PAYLOADS):
+        if must_pause():
+            return False
+        if not rewritten_without(store, *rows[0]):
+            return None
+    return True

@@ -42,8 +42,6 @@ class Tick(IntEnum):
     COUNTS = 11
     ALERTS = 12
     SEAL = 13
-    REGROUP = 14
-    ARCHIVE = 15
     SAVED_REPORTS = 18
 
 

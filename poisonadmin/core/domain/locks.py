@@ -27,7 +27,6 @@ class Lock(IntEnum):
     WORKER = 32
     SIGN_OFF = 33
     TABLES = 34
-    SEARCHES = 38
     RUN_REQUESTS = 39
     RUN_TURNS = 40
 

@@ -7,10 +7,9 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
-from poisonadmin.groups.alike.commands import decisions
-from poisonadmin.groups.alike.commands.requests import cancel_search, request_search
+from poisonadmin.groups.alike import commands as alike_groups
 from poisonadmin.groups.alike.domain.proposals import ProposalState
-from poisonadmin.groups.alike.queries.proposals import (
+from poisonadmin.groups.alike.queries import (
     AlikeSearchRow,
     ProposalRow,
     get_proposal,
@@ -225,7 +224,7 @@ class ProposalList(ApiView):
 
         What it proposes takes the place of the former open proposals.
         """
-        row = get_search(request_search(principal=self.principal), principal=self.reader)
+        row = get_search(alike_groups.request_search(principal=self.principal), principal=self.reader)
         location = self.request.build_absolute_uri(f"searches/{row.id}/")
         return Response(SEARCH.render(row), status=202, headers={"Location": location})
 
@@ -245,7 +244,7 @@ class AlikeSearchCancel(ApiView):
     @contract(Permission.DECIDE, "failures", {200: SEARCH}, acts=True)
     def post(self, alike_search_id: int) -> Response:
         """Cancel a search; 409 for one that has ended. The proposals of before stay."""
-        cancel_search(alike_search_id, principal=self.principal)
+        alike_groups.cancel_search(alike_search_id, principal=self.principal)
         return Response(SEARCH.render(get_search(alike_search_id, principal=self.reader)))
 
 
@@ -264,7 +263,7 @@ class ProposalMerge(ApiView):
     @contract(Permission.DECIDE, "failures", {200: GROUP_DETAIL}, body=OptionalReasonInput, acts=True)
     def post(self, proposal_id: int) -> Response:
         """Merge the groups of a proposal; `POST /groups/{id}/split/` undoes it."""
-        row = decisions.merge_by(proposal_id, reason=self.body["reason"], principal=self.principal)
+        row = alike_groups.merge_by(proposal_id, reason=self.body["reason"], principal=self.principal)
         return shown(GROUP_DETAIL, get_group(row.into.id, principal=self.reader))
 
 
@@ -274,7 +273,7 @@ class ProposalDismiss(ApiView):
     @contract(Permission.DECIDE, "failures", {200: PROPOSAL}, acts=True)
     def post(self, proposal_id: int) -> Response:
         """Dismiss a proposal: it is not made again as long as its groups have the same fingerprints."""
-        decisions.dismiss(proposal_id, principal=self.principal)
+        alike_groups.dismiss(proposal_id, principal=self.principal)
         return Response(PROPOSAL.render(get_proposal(proposal_id, principal=self.reader)))
 
 
@@ -284,7 +283,7 @@ class ProposalAgain(ApiView):
     @contract(Permission.DECIDE, "failures", {200: PROPOSAL}, acts=True)
     def post(self, proposal_id: int) -> Response:
         """Make a dismissed proposal again."""
-        decisions.propose_again(proposal_id, principal=self.principal)
+        alike_groups.propose_again(proposal_id, principal=self.principal)
         return Response(PROPOSAL.render(get_proposal(proposal_id, principal=self.reader)))
 
 

@@ -13,11 +13,10 @@ from django_htmx.http import HttpResponseClientRefresh
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
-from poisonadmin.groups.alike.commands import decisions
-from poisonadmin.groups.alike.commands.requests import cancel_search, request_search
+from poisonadmin.groups.alike import commands as alike_groups
 from poisonadmin.groups.alike.domain.differences import FramePair, MarkedText, frame_pairs, marked_words
 from poisonadmin.groups.alike.domain.proposals import ProposalState
-from poisonadmin.groups.alike.queries.proposals import ProposalRow, get_proposal, latest_search, list_proposals
+from poisonadmin.groups.alike.queries import ProposalRow, get_proposal, latest_search, list_proposals
 from poisonadmin.web.pages.views import back_to, page, pager
 
 SHOWN = 20
@@ -76,7 +75,7 @@ def search(_: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Have groups that look alike searched for."""
     if not principal.sees_everything:
         raise NotFound("Only accounts that see every address search for groups that look alike.")
-    request_search(principal=principal)
+    alike_groups.request_search(principal=principal)
     return HttpResponseRedirect(reverse("groups-alike"))
 
 
@@ -87,7 +86,7 @@ def cancel(request: HttpRequest, principal: Principal, alike_search_id: int) -> 
     if not principal.sees_everything:
         raise NotFound("Only accounts that see every address search for groups that look alike, and merge them.")
     try:
-        cancel_search(alike_search_id, principal=principal)
+        alike_groups.cancel_search(alike_search_id, principal=principal)
         notes.success(request, "The search is cancelled; the proposals are those of the search before.")
     except NotFound:
         raise
@@ -101,7 +100,7 @@ def cancel(request: HttpRequest, principal: Principal, alike_search_id: int) -> 
 def merge(request: HttpRequest, principal: Principal, proposal_id: int) -> HttpResponseBase:
     """Merge the groups of a proposal."""
     words = "Group {0.group.id} is merged into group {0.into.id}; the page of that one splits it off again."
-    return _done(request, principal, proposal_id, decisions.merge_by, words)
+    return _done(request, principal, proposal_id, alike_groups.merge_by, words)
 
 
 @require_POST
@@ -109,14 +108,14 @@ def merge(request: HttpRequest, principal: Principal, proposal_id: int) -> HttpR
 def dismiss(request: HttpRequest, principal: Principal, proposal_id: int) -> HttpResponseBase:
     """Dismiss a proposal."""
     words = "The proposal is dismissed; it is among the dismissed ones."
-    return _done(request, principal, proposal_id, decisions.dismiss, words)
+    return _done(request, principal, proposal_id, alike_groups.dismiss, words)
 
 
 @require_POST
 @page(Permission.DECIDE)
 def propose_again(request: HttpRequest, principal: Principal, proposal_id: int) -> HttpResponseBase:
     """Make a dismissed proposal again."""
-    return _done(request, principal, proposal_id, decisions.propose_again, "The proposal is made again.")
+    return _done(request, principal, proposal_id, alike_groups.propose_again, "The proposal is made again.")
 
 
 def _done(

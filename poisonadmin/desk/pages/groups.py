@@ -24,7 +24,7 @@ from poisonadmin.groups.commands.merged_groups import merge, split
 from poisonadmin.groups.domain.annotations import MAX_NOTE_CHARS, MAX_URL_CHARS
 from poisonadmin.groups.queries.groups import GroupDetail, get_group, list_groups
 from poisonadmin.search.domain.filters import parse_filter
-from poisonadmin.search.queries.axes import named
+from poisonadmin.search.queries.counted import axis_values
 from poisonadmin.search.queries.failures import FailureFilter, list_failures
 from poisonadmin.search.queries.lists import list_messages
 from poisonadmin.search.queries.owners import account_names
@@ -173,7 +173,7 @@ def ask_to_merge(request: HttpRequest, principal: Principal) -> HttpResponseBase
     ticked = [str(number("value", text)) for text in request.POST.getlist("value")]
     if not principal.sees_everything:
         raise NotFound("Only accounts that see every address merge failure groups.")
-    groups = named({"group": ticked}).values()
+    groups = axis_values({"group": ticked}).values()
     template = "messages/_merge.html" if request.htmx else "messages/merge.html"  # type: ignore[attr-defined]
     return render(request, template, {"groups": groups, "max_reason": MAX_REASON_CHARS})
 

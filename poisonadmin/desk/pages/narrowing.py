@@ -13,9 +13,8 @@ from poisonadmin.core.domain.filter_values import checked_text
 from poisonadmin.desk.pages.crashed import CRASHES
 from poisonadmin.search.domain.filters import narrowing, parse_filter
 from poisonadmin.search.domain.words import ADDRESS, BYTES, JSON_VALUE, KEY, WORDS, word_of_box
-from poisonadmin.search.queries.facets import FacetValue, facets
+from poisonadmin.search.queries.facets import FacetValue, facets, recent_facets
 from poisonadmin.search.queries.owners import NOBODY, owners_beginning, tags_beginning
-from poisonadmin.search.queries.recent_facets import recent_facets
 from poisonadmin.web.pages.views import Pairs, href, page, pairs
 from poisonadmin.web.pages.words import reason_words, state_words
 

@@ -21,7 +21,7 @@ from poisonadmin.desk.pages.opened_from import list_parameter
 from poisonadmin.groups.queries.grouping import GroupBy
 from poisonadmin.messages.domain.states import Confirming, Reason, State
 from poisonadmin.messages.queries.counts import counts
-from poisonadmin.search.deep.queries.searches import archived_found, latest_search, list_found
+from poisonadmin.search.deep.queries import archived_found, latest_search, list_found
 from poisonadmin.search.domain.filters import MessageFilter, narrowing, parse_filter
 from poisonadmin.search.domain.words import WORDS, SearchWord, parameter
 from poisonadmin.search.queries.archived import ArchivedMessageRow, can_answer, list_archived

@@ -8,6 +8,7 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.alerts.domain.kinds import LEAST_QUIET_MINUTES
 from poisonadmin.archive.domain.figures import FAILURES, KEPT_MONTHS
+from poisonadmin.core.queries.sql import named_sql, raw
 from poisonadmin.groups.domain.failures import FINGERPRINT_VERSION, HOURS_KEPT_DAYS
 
 
@@ -27,12 +28,17 @@ class Seen:
 
 
 # Grown after such a gap, a group has been quiet; of two gaps that nobody has seen the longer one is kept.
-_IS_RESUMED = f"""excluded.first_at > failure_group.last_at + interval '{LEAST_QUIET_MINUTES} min'
+_IS_RESUMED = named_sql(
+    """excluded.first_at > failure_group.last_at + interval '{least_quiet} min'
  AND NOT (failure_group.is_unseen AND coalesce(
-     failure_group.resumed_at - failure_group.quiet_since > excluded.first_at - failure_group.last_at, TRUE))"""
+     failure_group.resumed_at - failure_group.quiet_since > excluded.first_at - failure_group.last_at, TRUE))""",
+    least_quiet=LEAST_QUIET_MINUTES,
+)
 # Groups are locked in the order of their fingerprints, so that two settles never wait for each other. Hours and
 # versions are written by who holds their groups: each sum reads every group before its first row is written.
-_UPSERT = f"""
+_UPSERT = str(
+    named_sql(
+        """
 WITH seen AS MATERIALIZED (
     SELECT * FROM unnest(%(fingerprints)s::text[], %(titles)s::text[], %(classes)s::text[], %(messages)s::bigint[],
                          %(addresses)s::bigint[], %(firsts)s::timestamptz[], %(lasts)s::timestamptz[],
@@ -48,20 +54,20 @@ WITH seen AS MATERIALIZED (
         first_at = LEAST(failure_group.first_at, excluded.first_at),
         last_at = GREATEST(failure_group.last_at, excluded.last_at),
         failures = failure_group.failures + excluded.failures,
-        quiet_since = CASE WHEN {_IS_RESUMED} THEN failure_group.last_at ELSE failure_group.quiet_since END,
-        resumed_at = CASE WHEN {_IS_RESUMED} THEN excluded.first_at ELSE failure_group.resumed_at END,
-        is_unseen = failure_group.is_unseen OR {_IS_RESUMED}
+        quiet_since = CASE WHEN {is_resumed} THEN failure_group.last_at ELSE failure_group.quiet_since END,
+        resumed_at = CASE WHEN {is_resumed} THEN excluded.first_at ELSE failure_group.resumed_at END,
+        is_unseen = failure_group.is_unseen OR {is_resumed}
     RETURNING fingerprint, id
 ), hourly AS (
     INSERT INTO group_hour (group_id, hour, address_id, failures)
     SELECT counted.id, date_trunc('hour', last_at), address_id, sum(count) FROM seen JOIN counted USING (fingerprint)
-    WHERE last_at > now() - interval '{HOURS_KEPT_DAYS} days' GROUP BY 1, 2, 3
+    WHERE last_at > now() - interval '{hours_kept_days} days' GROUP BY 1, 2, 3
     ON CONFLICT (group_id, hour, address_id) DO UPDATE SET failures = group_hour.failures + excluded.failures
 ), late AS (
     -- Whole days of what is older are added up already, and hours of it are not kept.
     INSERT INTO day_figure (day, address_id, figure, n)
-    SELECT (last_at AT TIME ZONE 'UTC')::date, address_id, '{FAILURES}', sum(count) FROM seen
-    WHERE last_at <= now() - interval '{HOURS_KEPT_DAYS} days' AND last_at > now() - interval '{KEPT_MONTHS} months'
+    SELECT (last_at AT TIME ZONE 'UTC')::date, address_id, '{failures}', sum(count) FROM seen
+    WHERE last_at <= now() - interval '{hours_kept_days} days' AND last_at > now() - interval '{kept_months} months'
     GROUP BY 1, 2 ORDER BY 1, 2
     ON CONFLICT (day, address_id, figure) DO UPDATE SET n = day_figure.n + excluded.n
 ), by_version AS (
@@ -74,7 +80,13 @@ WITH seen AS MATERIALIZED (
         failures = group_version.failures + excluded.failures
 )
 SELECT fingerprint, id FROM counted
-"""  # noqa: S608  (fragments are constants)
+""",
+        is_resumed=_IS_RESUMED,
+        hours_kept_days=HOURS_KEPT_DAYS,
+        failures=raw(FAILURES),
+        kept_months=KEPT_MONTHS,
+    )
+)
 
 
 def ensure(cursor: CursorWrapper, seen: Sequence[Seen]) -> dict[str, int]:

@@ -4,19 +4,24 @@ All of it is one transaction. Before it and after it, and whatever is killed in 
 group: a fingerprint that was given up has a group that is merged into the one that stays.
 """
 
+from functools import partial
+
 from django.db import IntegrityError, connection, transaction
 from django.db.backends.utils import CursorWrapper
-from django.db.models.functions import Now
 
 from poisonadmin.core.commands import locks
 from poisonadmin.core.commands.locks import TransactionRetry, retried
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.core.queries.sql import Sql, named_sql
 from poisonadmin.groups.commands.regroup_moves import COUNTED_IN_GROUPS, FROM_AND_TO
 from poisonadmin.groups.domain.failures import FINGERPRINT_VERSION
 from poisonadmin.groups.domain.regroup_plan import KnownGroup, RegroupPlan, plan_regrouping
-from poisonadmin.store.models.regrouping import Regrouping
+from poisonadmin.runs.commands.engine import RunTurn
+from poisonadmin.runs.queries.runs import StoredRun
 
+# The result of a regrouping before it has read anything.
+NOTHING_READ = {"read": 0, "changed": 0}
 _MOVED = "SELECT was, fingerprint, sum(n)::bigint FROM regroup_move WHERE was <> fingerprint GROUP BY 1, 2"
 _KEPT = "SELECT DISTINCT was FROM regroup_move WHERE was = fingerprint"
 _LOCK = "SELECT FROM failure_group WHERE fingerprint = ANY(%s) ORDER BY fingerprint FOR UPDATE"
@@ -33,19 +38,29 @@ UPDATE failure_group SET fingerprint = one.fingerprint, version = %s
 FROM unnest(%s::bigint[], %s::text[]) AS one (id, fingerprint) WHERE failure_group.id = one.id
 """
 # A failure of each fingerprint, which describes its group; one that is archived where none is live.
-_SAMPLE = """(
+_SAMPLE = Sql("""(
     SELECT DISTINCT ON (fingerprint) fingerprint, title, error_class, message_id, finished_at FROM regroup_move
-    ORDER BY fingerprint, is_archived, message_id, attempt_number) AS sample"""
-_DESCRIBE = f"""
-UPDATE failure_group SET title = sample.title, sample_message_id = sample.message_id FROM {_SAMPLE}
+    ORDER BY fingerprint, is_archived, message_id, attempt_number) AS sample""")
+_DESCRIBE = str(
+    named_sql(
+        """
+UPDATE failure_group SET title = sample.title, sample_message_id = sample.message_id FROM {sample}
 WHERE failure_group.id = ANY(%s) AND failure_group.fingerprint = sample.fingerprint
-"""  # noqa: S608  (constants)
+""",
+        sample=_SAMPLE,
+    )
+)
 # None is new to anybody: their failures were seen in the group that they come from.
-_MAKE = f"""
+_MAKE = str(
+    named_sql(
+        """
 INSERT INTO failure_group (fingerprint, version, title, error_class, sample_message_id, first_at, last_at, is_unseen)
-SELECT fingerprint, %s, title, error_class, message_id, finished_at, finished_at, FALSE FROM {_SAMPLE}
+SELECT fingerprint, %s, title, error_class, message_id, finished_at, finished_at, FALSE FROM {sample}
 WHERE fingerprint = ANY(%s) ORDER BY fingerprint
-"""  # noqa: S608
+""",
+        sample=_SAMPLE,
+    )
+)
 _MAKE_FORMER = """
 INSERT INTO failure_group (fingerprint, version, title, error_class, first_at, last_at, is_unseen, merged_into_id)
 SELECT one.fingerprint, g.version, g.title, g.error_class, g.first_at, g.last_at, FALSE, g.id
@@ -105,27 +120,33 @@ ON CONFLICT (former, message_id, attempt_number) DO UPDATE SET fingerprint = exc
     "DELETE FROM fingerprint_alias WHERE former = fingerprint AND message_id IS NULL",
 )
 # Live failures are counted as they move (regroup_moves.py).
-_COUNT_ARCHIVED = f"""
+_COUNT_ARCHIVED = str(
+    named_sql(
+        """
 WITH moved AS (
     SELECT source.id AS from_group_id, target.id AS to_group_id, one.n, one.finished_at, one.last_at
-    FROM regroup_move AS one {FROM_AND_TO} WHERE is_archived
-), {COUNTED_IN_GROUPS}
+    FROM regroup_move AS one {from_and_to} WHERE is_archived
+), {counted_in_groups}
 SELECT FROM counted
-"""  # noqa: S608
+""",
+        from_and_to=FROM_AND_TO,
+        counted_in_groups=COUNTED_IN_GROUPS,
+    )
+)
 
 
-def decide_on_groups(regrouping_id: int) -> None:
-    """Decide what becomes of the groups of all failures that are noted, and do it; once, however often it is called."""
-    retried(lambda: _decide(regrouping_id))
+def decide_on_groups(turn: RunTurn) -> None:
+    """Decide what becomes of the groups of all failures that are noted in a regrouping, and do it."""
+    retried(partial(_decide, turn, turn.run))
 
 
-def _decide(regrouping_id: int) -> None:
+def _decide(turn: RunTurn, run: StoredRun) -> None:
+    result = {**NOTHING_READ, **(run.result or {})}
     try:
         with transaction.atomic(), connection.cursor() as cursor:
-            wanted = Regrouping.objects.select_for_update().filter(id=regrouping_id, planned_at=None)
-            if wanted.exists():
-                plan = _carry_out(cursor)
-                wanted.update(planned_at=Now(), dissolved=plan.dissolved, former=sorted(_made_for(plan)))
+            plan = _carry_out(cursor)
+            result |= {"dissolved": plan.dissolved, "former": sorted(_made_for(plan))}
+            turn.store(position={**run.position, "is_decided": True}, result=result, done=0, total=result["changed"])
     except IntegrityError as error:  # somebody has made a group of one of these fingerprints at this moment
         raise TransactionRetry from error
 

@@ -13,18 +13,19 @@ from django.db import connection, transaction
 
 from poisonadmin.core.commands.locks import retried
 from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.core.queries.sql import Sql, name, named_sql
 from poisonadmin.groups.domain.failures import HOURS_KEPT_DAYS
 from poisonadmin.groups.domain.regroup_plan import RegroupedFailure
 
 MESSAGES_A_PIECE = 2_000
 
 # Of a row `one` with `was` and `fingerprint`: the group where it has been counted, and that where it belongs.
-FROM_AND_TO = """
+FROM_AND_TO = Sql("""
 LEFT JOIN fingerprint_alias AS alias ON alias.former = one.was AND alias.message_id IS NULL
 LEFT JOIN failure_group AS source ON source.fingerprint = coalesce(alias.fingerprint, one.was)
 LEFT JOIN failure_group AS target ON target.fingerprint = one.fingerprint
-"""
-COUNTED_IN_GROUPS = """sides AS (
+""")
+COUNTED_IN_GROUPS = Sql("""sides AS (
     SELECT from_group_id AS group_id, -n AS n, NULL AS first_at, NULL AS last_at FROM moved
     WHERE from_group_id <> to_group_id
     UNION ALL SELECT to_group_id, n, finished_at, last_at FROM moved WHERE from_group_id <> to_group_id
@@ -34,24 +35,34 @@ COUNTED_IN_GROUPS = """sides AS (
     FROM (SELECT group_id, sum(n)::bigint AS n, min(first_at) AS first_at, max(last_at) AS last_at
           FROM sides GROUP BY 1) AS one
     WHERE g.id = one.group_id RETURNING g.id
-)"""
-_NOTED = f"""noted AS (
+)""")
+_NOTED = named_sql(
+    """noted AS (
     SELECT one.*, source.id AS from_group_id, target.id AS to_group_id
     FROM unnest(%(messages)s::bigint[], %(numbers)s::int[], %(formers)s::text[], %(was)s::text[],
                 %(fingerprints)s::text[], %(titles)s::text[])
-         AS one (message_id, attempt_number, former, was, fingerprint, title) {FROM_AND_TO}
-)"""  # noqa: S608  (constants)
+         AS one (message_id, attempt_number, former, was, fingerprint, title) {from_and_to}
+)""",
+    from_and_to=FROM_AND_TO,
+)
 _LOCK_MESSAGES = "SELECT FROM message WHERE id = ANY(%(messages)s) ORDER BY id FOR UPDATE"
 # In the order in which settles lock them, which lock messages first, too.
-_LOCK_GROUPS = f"""
-WITH {_NOTED}
+_LOCK_GROUPS = str(
+    named_sql(
+        """
+WITH {noted}
 SELECT FROM failure_group WHERE id IN (SELECT unnest(ARRAY[from_group_id, to_group_id]) FROM noted)
 ORDER BY fingerprint FOR NO KEY UPDATE
-"""  # noqa: S608
+""",
+        noted=_NOTED,
+    )
+)
 # Whose latest failure of its group goes to another group goes along. The latest that the group counts: that of a
 # message under way is not settled.
-_MOVE_MESSAGES = f"""
-WITH {_NOTED}, latest AS (
+_MOVE_MESSAGES = str(
+    named_sql(
+        """
+WITH {noted}, latest AS (
     SELECT DISTINCT ON (message.id) message.id, message.group_id AS held_by, to_group_id
     FROM noted JOIN message ON message.id = noted.message_id
          JOIN failure_group AS mine ON mine.id = message.group_id
@@ -65,10 +76,15 @@ WITH {_NOTED}, latest AS (
 INSERT INTO counter_delta (address_id, state, reason, group_id, original_address_id, delta)
 SELECT address_id, state, reason, held_by, original_address_id, -count(*) FROM moved GROUP BY 1, 2, 3, 4, 5
 UNION ALL SELECT address_id, state, reason, to_group_id, original_address_id, count(*) FROM moved GROUP BY 1, 2, 3, 4, 5
-"""  # noqa: S608
+""",
+        noted=_NOTED,
+    )
+)
 # A message was at the address that it left next, or is where it is.
-_MOVE_ATTEMPTS = f"""
-WITH {_NOTED}, changed AS (
+_MOVE_ATTEMPTS = str(
+    named_sql(
+        """
+WITH {noted}, changed AS (
     UPDATE attempt SET fingerprint = noted.fingerprint, title = noted.title FROM noted
     WHERE attempt.message_id = noted.message_id AND attempt.attempt_number = noted.attempt_number
       AND attempt.fingerprint = noted.was AND noted.was <> noted.fingerprint
@@ -80,14 +96,14 @@ WITH {_NOTED}, changed AS (
                message.address_id) AS address_id
     FROM changed JOIN message ON message.id = changed.message_id
     WHERE NOT (message.state = 'DLNG' AND message.attempt_number = changed.attempt_number)
-), {COUNTED_IN_GROUPS}, each AS (
+), {counted_in_groups}, each AS (
     SELECT side.group_id, side.n, finished_at, consumer_version, address_id
     FROM moved CROSS JOIN LATERAL (VALUES (from_group_id, -1), (to_group_id, 1)) AS side (group_id, n)
     WHERE from_group_id <> to_group_id
 ), hourly AS (
     INSERT INTO group_hour (group_id, hour, address_id, failures)
     SELECT group_id, date_trunc('hour', finished_at), address_id, sum(n) FROM each
-    WHERE date_trunc('hour', finished_at) > now() - interval '{HOURS_KEPT_DAYS} days' GROUP BY 1, 2, 3
+    WHERE date_trunc('hour', finished_at) > now() - interval '{hours_kept_days} days' GROUP BY 1, 2, 3
     ON CONFLICT (group_id, hour, address_id) DO UPDATE SET failures = group_hour.failures + excluded.failures
 )
 INSERT INTO group_version (group_id, consumer_version, address_id, first_at, last_at, failures)
@@ -97,12 +113,24 @@ ON CONFLICT (group_id, consumer_version, address_id) DO UPDATE SET
     first_at = LEAST(group_version.first_at, excluded.first_at),
     last_at = GREATEST(group_version.last_at, excluded.last_at),
     failures = group_version.failures + excluded.failures
-"""  # noqa: S608
+""",
+        noted=_NOTED,
+        counted_in_groups=COUNTED_IN_GROUPS,
+        hours_kept_days=HOURS_KEPT_DAYS,
+    )
+)
 _MOVE = (
     _MOVE_MESSAGES,
     _MOVE_ATTEMPTS,
     *(
-        f"WITH {_NOTED} DELETE FROM {table} WHERE group_id IN (SELECT from_group_id FROM noted) AND failures <= 0"  # noqa: S608
+        str(
+            named_sql(
+                """WITH {noted}
+                DELETE FROM {table} WHERE group_id IN (SELECT from_group_id FROM noted) AND failures <= 0""",
+                noted=_NOTED,
+                table=name(table),
+            )
+        )
         for table in ("group_hour", "group_version")
     ),
 )
@@ -116,20 +144,32 @@ INSERT INTO counter_delta (address_id, state, reason, group_id, original_address
 SELECT address_id, state, reason, %(from)s, original_address_id, -count(*) FROM moved GROUP BY 1, 2, 3, 4, 5
 UNION ALL SELECT address_id, state, reason, %(into)s, original_address_id, count(*) FROM moved GROUP BY 1, 2, 3, 4, 5
 """
-_SINGLE_ALIASES = """
+_SINGLE_ALIASES = str(
+    named_sql(
+        """
+WITH {noted}
 INSERT INTO fingerprint_alias (former, message_id, attempt_number, fingerprint)
 SELECT former, message_id, attempt_number, fingerprint FROM noted
 UNION ALL
 (SELECT DISTINCT ON (former, message_id) former, message_id, NULL, fingerprint FROM noted
  ORDER BY former, message_id, attempt_number DESC)
 ON CONFLICT (former, message_id, attempt_number) DO UPDATE SET fingerprint = excluded.fingerprint
-"""
-_INDEX = """
+""",
+        noted=_NOTED,
+    )
+)
+_INDEX = str(
+    named_sql(
+        """
+WITH {noted}
 UPDATE archived_message SET group_id = latest.to_group_id FROM (
     SELECT DISTINCT ON (former, message_id) message_id, from_group_id, to_group_id FROM noted
     ORDER BY former, message_id, attempt_number DESC) AS latest
 WHERE archived_message.id = latest.message_id AND archived_message.group_id = latest.from_group_id
-"""
+""",
+        noted=_NOTED,
+    )
+)
 
 
 def move_failures(failures: Iterable[RegroupedFailure]) -> Iterator[int]:
@@ -148,7 +188,7 @@ def give_aliases(failures: Iterable[RegroupedFailure]) -> None:
     Of a message that has one that moves, `failures` has all, one behind the other.
     """
     for piece in _pieces(failures):
-        _execute(_values(piece), f"WITH {_NOTED} {_SINGLE_ALIASES}", f"WITH {_NOTED} {_INDEX}")
+        _execute(_values(piece), _SINGLE_ALIASES, _INDEX)
 
 
 def bring_along(from_group: int, to_group: int) -> bool:

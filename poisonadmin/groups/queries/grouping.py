@@ -15,8 +15,7 @@ from poisonadmin.core.queries.sql import name as column_name
 from poisonadmin.messages.queries.counts import NOW
 from poisonadmin.search.domain.filters import MessageFilter
 from poisonadmin.search.domain.words import HEADER, KEY
-from poisonadmin.search.queries.axes import COLUMNS, AxisValue, named
-from poisonadmin.search.queries.counted import counted_filter
+from poisonadmin.search.queries.counted import COLUMNS, AxisValue, axis_values, counted_filter
 from poisonadmin.search.queries.lists import matching
 
 SHOWN_SETS = 100
@@ -192,7 +191,7 @@ def group_messages(
         )
         rows = fetch(_CountedSet, found)
         keys = [row.value for row in rows if row.value is not None]
-        names = named({dimension.parameter: keys}) if dimension.parameter in COLUMNS else {}
+        names = axis_values({dimension.parameter: keys}) if dimension.parameter in COLUMNS else {}
     is_cut = bool(rows) and rows[0].read > most
     return Grouping(
         dimension.parameter,

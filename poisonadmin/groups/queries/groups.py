@@ -13,10 +13,11 @@ from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_values
 from poisonadmin.core.queries.scope import scope_condition
 from poisonadmin.core.queries.sql import EMPTY, TRUE, Sql, all_of
-from poisonadmin.groups.queries.group_counts import GroupCounts, count_groups
-from poisonadmin.groups.queries.group_trends import (
+from poisonadmin.groups.queries.group_counts import (
     TREND_HOURS,
     FailedVersion,
+    GroupCounts,
+    count_groups,
     failed_versions,
     failures_a_day,
     failures_an_hour,

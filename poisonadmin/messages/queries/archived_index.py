@@ -59,8 +59,9 @@ SELECT r.id, r.piece_id, a.name AS address, a.status AS address_status, r.state,
 FROM archived_message r JOIN address a ON a.id = r.address_id WHERE r.id = %s
 """
 _ERASED = """
-SELECT a.name, m.erased_at, e.requested_by, e.reason
-FROM erased_message m JOIN erasure e ON e.id = m.erasure_id JOIN address a ON a.id = m.address_id WHERE m.id = %s
+SELECT a.name, m.erased_at, e.requested_by, e.params ->> 'reason'
+FROM erased_message m JOIN run e ON coalesce(e.former_id, e.id) = m.erasure_id AND e.kind = 'erase'
+     JOIN address a ON a.id = m.address_id WHERE m.id = %s
 """
 _FILES = """
 SELECT path, sha256 FROM archive_file

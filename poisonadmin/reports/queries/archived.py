@@ -14,7 +14,7 @@ from poisonadmin.reports.domain.reading import Archived
 from poisonadmin.reports.queries.live import report_filter
 from poisonadmin.search.domain.spark_sql import spark_time
 from poisonadmin.search.domain.words import refusal
-from poisonadmin.search.queries.files import in_files
+from poisonadmin.search.queries.archived import in_files
 from poisonadmin.search.queries.meanings import SearchReader, fields_known
 
 _TABLES = {

@@ -59,7 +59,7 @@ _SELECT = partial(
     WHERE r.kind = {kind} AND {kept} AND {which}""",
     id=raw(_ID),
     kind=str(KindName.REPORT),
-    kept=raw(KEPT),
+    kept=KEPT,
 )
 # By which session or token a user asked makes no difference.
 _OF_USER = partial(

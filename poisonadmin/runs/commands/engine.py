@@ -7,8 +7,8 @@ a run that the next turn goes on with.
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 from zlib import crc32
@@ -19,6 +19,7 @@ from poisonadmin.core.commands.locks import alone, shared
 from poisonadmin.core.domain.errors import PoisonAdminError, error_text
 from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.core.queries.rows import fetch_one, fetch_values
+from poisonadmin.core.queries.sql import named_sql, raw
 from poisonadmin.runs.commands.worker_runs import RunHeartbeat
 from poisonadmin.runs.domain.kinds import RunKind, RunState
 from poisonadmin.runs.queries.runs import COLUMNS, DUE, OPEN, StoredRun, is_open
@@ -26,58 +27,75 @@ from poisonadmin.runs.queries.runs import COLUMNS, DUE, OPEN, StoredRun, is_open
 # A worker has other things to do: after this long the rest is left to the next tick.
 TURN_SECONDS = 10.0
 
-_READY = f"""kind = %(kind)s AND {DUE}
-    AND NOT EXISTS (SELECT FROM run AS other WHERE other.kind = ANY(%(waits_for)s) AND other.{OPEN})"""
-_OLDEST = f"SELECT min(id) FROM run WHERE {_READY}"  # noqa: S608
+_READY = named_sql(
+    """kind = %(kind)s AND {due}
+    AND NOT EXISTS (SELECT FROM run AS other WHERE other.kind = ANY(%(waits_for)s) AND other.{open})""",
+    due=DUE,
+    open=OPEN,
+)
+_OLDEST = named_sql("SELECT min(id) FROM run WHERE {ready}", ready=_READY)
 # The accounts take turns, each with the oldest of its runs.
-_OF_NEXT_ACCOUNT = f"""
-SELECT min(id) FROM run WHERE {_READY} GROUP BY kind, account
+_OF_NEXT_ACCOUNT = named_sql(
+    """
+SELECT min(id) FROM run WHERE {ready} GROUP BY kind, account
 ORDER BY (SELECT max(turn_at) FROM run AS former WHERE former.kind = run.kind AND former.account = run.account)
     NULLS FIRST, 1 LIMIT 1
-"""  # noqa: S608
-_TAKE = f"""
+""",
+    ready=_READY,
+)
+_TAKE = """
 UPDATE run SET state = CASE WHEN state = 'queued' THEN 'running' ELSE state END, phase = coalesce(phase, %(phase)s),
     tries = tries + 1, worker = %(worker)s, started_at = coalesce(started_at, now()), heartbeat_at = now(),
     turn_at = clock_timestamp(), resumes_at = NULL
-WHERE {OPEN} AND id = coalesce(
-    (SELECT min(id) FROM run WHERE kind = %(kind)s AND {DUE} AND state = 'cancelling'), ({{next}}))
-RETURNING {COLUMNS}
-"""  # noqa: S608
-_MINE = "WHERE id = %(run)s AND turn_at = %(turn)s AND state = "
-_STORE = f"""
-UPDATE run SET phase = coalesce(%(phase)s, phase), done = coalesce(%(done)s, done), total = coalesce(%(total)s, total),
+WHERE {open} AND id = coalesce(
+    (SELECT min(id) FROM run WHERE kind = %(kind)s AND {due} AND state = 'cancelling'), ({next}))
+RETURNING {columns}
+"""
+_TAKE_OLDEST, _TAKE_OF_NEXT_ACCOUNT = (
+    str(named_sql(_TAKE, open=OPEN, due=DUE, columns=COLUMNS, next=one)) for one in (_OLDEST, _OF_NEXT_ACCOUNT)
+)
+
+
+_MINE = "WHERE id = %(run)s AND turn_at = %(turn)s AND state = '{state}'"
+
+
+def _of_turn(changed: str, *, state: RunState = RunState.RUNNING) -> str:
+    """Return the statement that changes a run of this state as long as it is the turn's."""
+    return str(
+        named_sql("UPDATE run SET {changed} {mine}", changed=raw(changed), mine=named_sql(_MINE, state=raw(state)))
+    )
+
+
+_STORE = _of_turn(
+    """phase = coalesce(%(phase)s, phase), done = coalesce(%(done)s, done), total = coalesce(%(total)s, total),
     result = coalesce(%(result)s::jsonb, result), position = coalesce(%(position)s::jsonb, position),
-    tries = CASE WHEN %(position)s::jsonb IS NULL THEN tries ELSE 0 END, heartbeat_at = now()
-{_MINE} 'running'
-"""  # noqa: S608
-_FINISH = f"""
-UPDATE run SET state = 'succeeded', result = %(result)s, done = coalesce(%(done)s, done), phase = NULL, error = NULL,
-    ended_at = now(), expires_at = now() + %(kept)s
-{_MINE} 'running'
-"""  # noqa: S608
-_FAIL = f"""
-UPDATE run SET state = 'failed', error = %(error)s, phase = NULL, secrets = NULL, ended_at = now(),
-    expires_at = now() + %(kept)s
-{_MINE} 'running'
-"""  # noqa: S608
-_WAIT = f"""
-UPDATE run SET state = 'queued', error = %(error)s, resumes_at = now() + %(resumes_after)s, tries = 0, worker = NULL
-{_MINE} 'running'
-"""  # noqa: S608
-_LET_GO = f"""
-UPDATE run SET tries = 0, state = CASE WHEN %(is_stopping)s THEN 'queued' ELSE state END
-{_MINE} 'running'
-"""  # noqa: S608
-_CANCELLED = f"""
-UPDATE run SET state = 'cancelled', phase = NULL, ended_at = now(), expires_at = now() + %(kept)s
-{_MINE} 'cancelling'
-"""  # noqa: S608
-
-
-_TAKE_SECRETS = f"""
-WITH mine AS (SELECT id, secrets FROM run {_MINE} 'running' FOR UPDATE)
+    tries = CASE WHEN %(position)s::jsonb IS NULL THEN tries ELSE 0 END, heartbeat_at = now()"""
+)
+_FINISH = _of_turn(
+    """state = 'succeeded', result = %(result)s, done = coalesce(%(done)s, done), phase = NULL, error = NULL,
+    ended_at = now(), expires_at = now() + %(kept)s"""
+)
+_FAIL = _of_turn(
+    """state = 'failed', error = %(error)s, phase = NULL, secrets = NULL, ended_at = now(),
+    expires_at = now() + %(kept)s"""
+)
+_WAIT = _of_turn(
+    "state = 'queued', error = %(error)s, resumes_at = now() + %(resumes_after)s, tries = 0, worker = NULL"
+)
+_LET_GO = _of_turn("tries = 0, state = CASE WHEN %(is_stopping)s THEN 'queued' ELSE state END")
+_CANCELLED = _of_turn(
+    "state = 'cancelled', phase = NULL, ended_at = now(), expires_at = now() + %(kept)s",
+    state=RunState.CANCELLING,
+)
+_TAKE_SECRETS = str(
+    named_sql(
+        """
+WITH mine AS (SELECT id, secrets FROM run {mine} FOR UPDATE)
 UPDATE run SET secrets = NULL FROM mine WHERE run.id = mine.id RETURNING mine.secrets
-"""  # noqa: S608
+""",
+        mine=named_sql(_MINE, state=raw(RunState.RUNNING)),
+    )
+)
 
 
 class TurnEnded(Exception):
@@ -191,7 +209,7 @@ def carry_out(
     until = time.monotonic() + seconds
     with alone(Lock.RUN_TURNS, lock_key(crc32((kind.alone_with or kind.name).encode()))) as is_alone:
         while is_alone and time.monotonic() < until and not is_stopping():
-            with _may_read(kind) as may_read:
+            with nullcontext(True) if kind.shares is None else shared(kind.shares) as may_read:
                 run = _take(kind, worker) if may_read else None
                 if run is None:
                     return
@@ -201,19 +219,9 @@ def carry_out(
                     return
 
 
-@contextmanager
-def _may_read(kind: RunKind) -> Iterator[bool]:
-    if kind.shares is None:
-        yield True
-    else:
-        with shared(kind.shares) as may_read:
-            yield may_read
-
-
 def _take(kind: RunKind, worker: str) -> StoredRun | None:
     values = {"kind": str(kind.name), "worker": worker, "phase": kind.first_phase, "waits_for": list(kind.waits_for)}
-    order = _OLDEST if kind.slice_seconds is None else _OF_NEXT_ACCOUNT
-    return fetch_one(StoredRun, _TAKE.format(next=order), values)
+    return fetch_one(StoredRun, _TAKE_OLDEST if kind.slice_seconds is None else _TAKE_OF_NEXT_ACCOUNT, values)
 
 
 def _kept_alive(turn: RunTurn, work: RunWork, heartbeat: RunHeartbeat | None) -> bool:

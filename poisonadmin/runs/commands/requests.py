@@ -14,27 +14,32 @@ from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.core.queries.rows import fetch_one, fetch_rows
-from poisonadmin.core.queries.sql import Sql, all_given, all_of, raw
+from poisonadmin.core.queries.sql import Sql, all_of, named_sql
 from poisonadmin.runs.domain.kinds import KindName, RunKind
-from poisonadmin.runs.queries.runs import COLUMNS, StoredRun, find_run, patterns_json, with_params
+from poisonadmin.runs.queries.runs import COLUMNS, StoredRun, find_run, patterns_json, requested_by, with_params
 
 _SAME = partial(
     Sql,
     """SELECT {columns} FROM run
     WHERE kind = {kind} AND state IN ('queued', 'running') AND position IS NOT NULL AND {same} ORDER BY id LIMIT 1""",
-    columns=raw(COLUMNS),
+    columns=COLUMNS,
 )
 _COUNTS = """
 SELECT count(*) FILTER (WHERE state IN ('queued', 'running')),
        count(*) FILTER (WHERE ended_at IS NULL OR expires_at IS NULL OR expires_at > now())
 FROM run WHERE kind = %s AND account = %s AND position IS NOT NULL
 """
-_REQUEST = f"""
+_REQUEST = str(
+    named_sql(
+        """
 INSERT INTO run (kind, params, secrets, position, total, requested_by, account, patterns, expires_at)
 VALUES (%(kind)s, %(params)s, %(secrets)s, %(position)s, %(total)s, %(by)s, %(account)s, %(patterns)s,
     now() + %(waits)s)
-RETURNING {COLUMNS}
-"""  # noqa: S608
+RETURNING {columns}
+""",
+        columns=COLUMNS,
+    )
+)
 # A run that has begun may hold more than its row: its worker lets go of that first.
 _CANCEL = """
 UPDATE run SET state = CASE WHEN started_at IS NULL THEN 'cancelled' ELSE 'cancelling' END,
@@ -91,8 +96,9 @@ def request_run(
     with transaction.atomic(), connection.cursor() as cursor:
         locks.hold(cursor, Lock.RUN_REQUESTS, lock_key(crc32(kind.name.encode())))
         if reuse is not None:
-            own = all_given({"account = {value}": account if kind.is_personal else None})
-            same = all_of([with_params(reuse), own])
+            same = with_params(reuse)
+            if kind.is_personal:
+                same = all_of([same, requested_by(account, principal)])
             former = fetch_one(StoredRun, _SAME(kind=str(kind.name), same=same))
             if former is not None:
                 return former

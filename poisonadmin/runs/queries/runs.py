@@ -8,22 +8,36 @@ from functools import partial
 from typing import Any
 
 from poisonadmin.core.domain.access import Principal
-from poisonadmin.core.queries.rows import fetch_by_id, fetch_one, fetch_values
-from poisonadmin.core.queries.sql import Sql, all_of, raw
+from poisonadmin.core.domain.filter_values import MAX_ID
+from poisonadmin.core.queries.paging import Key, Page, fetch_page, window
+from poisonadmin.core.queries.rows import fetch_one, fetch_values
+from poisonadmin.core.queries.sql import Sql, all_of
 from poisonadmin.runs.domain.kinds import KindName, RunState
 
-OPEN = "state IN ('queued', 'running', 'cancelling')"
+OPEN = Sql("state IN ('queued', 'running', 'cancelling')")
 # A turn may begin: nobody's is under way, or its worker is the one that asks.
-DUE = f"{OPEN} AND position IS NOT NULL AND (state <> 'queued' OR resumes_at IS NULL OR resumes_at <= now())"
-COLUMNS = """coalesce(former_id, id) AS id, id AS run_id, kind, state, params, phase, done, total, result, position,
- error, requested_by, account, patterns, tries, created_at, started_at, ended_at, expires_at, turn_at"""
-KEPT = "position IS NOT NULL AND (ended_at IS NULL OR expires_at IS NULL OR expires_at > now())"
-_ONE = f"SELECT {COLUMNS} FROM run WHERE coalesce(former_id, id) = %s AND kind = '{{kind}}' AND {KEPT}"  # noqa: S608
+DUE = Sql(
+    "{open} AND position IS NOT NULL AND (state <> 'queued' OR resumes_at IS NULL OR resumes_at <= now())", open=OPEN
+)
+_COLUMNS = partial(
+    Sql,
+    """coalesce(former_id, id) AS id, id AS run_id, kind, state, {params} AS params, phase, done, total, result,
+    position, error, requested_by, account, patterns, tries, created_at, started_at, ended_at, expires_at, turn_at""",
+)
+COLUMNS = _COLUMNS(params=Sql("params"))
+KEPT = Sql("position IS NOT NULL AND (ended_at IS NULL OR expires_at IS NULL OR expires_at > now())")
+_NEWEST = Key(("coalesce(former_id, id)",), (int,), fields=("id",))
+_ONE = partial(
+    Sql,
+    "SELECT {columns} FROM run WHERE coalesce(former_id, id) = {id} AND kind = {kind} AND {kept}",
+    columns=COLUMNS,
+    kept=KEPT,
+)
 _LATEST = partial(
     Sql,
     "SELECT {columns} FROM run WHERE kind = {kind} AND {same} AND {kept} ORDER BY created_at DESC, id DESC LIMIT 1",
-    columns=raw(COLUMNS),
-    kept=raw(KEPT),
+    columns=COLUMNS,
+    kept=KEPT,
 )
 
 
@@ -76,7 +90,18 @@ class StoredRun(RunFields):
 
 def find_run(kind: KindName, run_id: int) -> StoredRun | None:
     """Return the run of a kind with this id in paths, unless it has expired."""
-    return fetch_by_id(StoredRun, _ONE.format(kind=kind), run_id)
+    return fetch_one(StoredRun, _ONE(id=run_id, kind=str(kind))) if 0 < run_id <= MAX_ID else None
+
+
+def list_runs_of(kind: KindName, *, cursor: str | None, limit: int, without: Sequence[str] = ()) -> Page[StoredRun]:
+    """Return a page of the runs of a kind that have not expired, newest first, each without some of its parameters."""
+    found = Sql(
+        "SELECT {columns} FROM run WHERE kind = {kind} AND {kept}",
+        columns=_COLUMNS(params=Sql("params - {without}::text[]", without=list(without))),
+        kind=str(kind),
+        kept=KEPT,
+    )
+    return fetch_page(StoredRun, found, page=window(cursor, limit, _NEWEST))
 
 
 def latest_run(kind: KindName, params: Mapping[str, Any], *, of: Principal | None = None) -> StoredRun | None:
@@ -86,8 +111,7 @@ def latest_run(kind: KindName, params: Mapping[str, Any], *, of: Principal | Non
     """
     same = with_params(params)
     if of is not None:
-        own = Sql("account = {account} AND patterns = {scope}::jsonb", account=of.person, scope=patterns_json(of))
-        same = all_of([same, own])
+        same = all_of([same, requested_by(of.person, of)])
     return fetch_one(StoredRun, _LATEST(kind=str(kind), same=same))
 
 
@@ -99,6 +123,11 @@ def with_params(params: Mapping[str, Any]) -> Sql:
     )
 
 
+def requested_by(account: str, principal: Principal) -> Sql:
+    """Return the condition that a run was requested by this account, in the scope that the principal has."""
+    return Sql("account = {account} AND patterns = {scope}::jsonb", account=account, scope=patterns_json(principal))
+
+
 def patterns_json(principal: Principal) -> str:
     """Return the address patterns of a principal as a run keeps them."""
     return json.dumps([list(some) for some in principal.patterns])
@@ -106,7 +135,7 @@ def patterns_json(principal: Principal) -> str:
 
 def due_kinds() -> set[str]:
     """Return the kinds of which a run can have a turn now: one query, since workers ask it often."""
-    return set(fetch_values(f"SELECT DISTINCT kind FROM run WHERE {DUE}"))  # noqa: S608
+    return set(fetch_values(Sql("SELECT DISTINCT kind FROM run WHERE {due}", due=DUE)))
 
 
 def is_open(run_id: int) -> bool:

@@ -9,7 +9,7 @@ from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.runs.domain.kinds import RunState
 from poisonadmin.search.deep.commands.requests import cancel_search, request_search
-from poisonadmin.search.deep.queries.searches import SearchRow, first_found, get_search, list_found
+from poisonadmin.search.deep.queries import SearchRow, first_found, get_search, list_found
 from poisonadmin.store.models.lane import AddressStatus
 from poisonadmin.web.api.contract import PAGE, FilterField, Paged, StrictSerializer, Text, contract
 from poisonadmin.web.api.shape import Shape

@@ -13,7 +13,7 @@ from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.runs.commands.requests import RunEnded
 from poisonadmin.search.deep.commands.requests import cancel_search, request_search
-from poisonadmin.search.deep.queries.searches import archived_found, get_search, list_found
+from poisonadmin.search.deep.queries import archived_found, get_search, list_found
 from poisonadmin.search.domain.filters import narrowing
 from poisonadmin.web.pages.views import back_to, page
 

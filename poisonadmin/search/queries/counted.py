@@ -1,17 +1,51 @@
-"""Filters that the counters can answer: any combination of what they tell apart, exact whatever the number."""
+"""Filters that the counters can answer: any combination of what they tell apart, exact whatever the number; and the
+names of what they tell apart.
+"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from poisonadmin.core.domain.access import Principal
-from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.core.queries.scope import scope_condition
 from poisonadmin.core.queries.sql import Sql, all_of, name
 from poisonadmin.messages.queries.counts import NOW
 from poisonadmin.messages.queries.dead_letter_queues import queues_of
 from poisonadmin.search.domain.filters import MessageFilter, Term
-from poisonadmin.search.queries.axes import COLUMNS
+from poisonadmin.search.domain.words import WORDS
 from poisonadmin.search.queries.meanings import MEANINGS, as_groups, is_about_groups
+
+# What a filter calls it, and what the counters and `message` call it.
+COLUMNS = {word.name: word.column for word in WORDS if word.column}
+ADDRESSES = ("address", "original_address")
+
+
+@dataclass(frozen=True)
+class AxisValue:
+    """`value` is what a filter takes (`?state=NDLV`, `?group=7`), `label` what to call it."""
+
+    value: str
+    label: str
+
+
+def axis_values(keys: Mapping[str, Collection[str]]) -> dict[tuple[str, str], AxisValue]:
+    """Return what the values of the columns are called, by field and value; groups and addresses are looked up."""
+
+    def ids(*fields: str) -> list[int]:
+        return sorted({int(key) for field in fields for key in keys.get(field, ())})
+
+    rows = fetch_rows(
+        "SELECT 'group', id::text, title FROM failure_group WHERE id = ANY(%s)"
+        " UNION ALL SELECT 'address', id::text, name FROM address WHERE id = ANY(%s)",
+        [ids("group"), ids(*ADDRESSES)],
+    )
+    labels = {(table, key): label for table, key, label in rows}
+    found = {}
+    for field, some in keys.items():
+        for key in some:
+            label = labels.get(("address" if field in ADDRESSES else field, key), key)
+            found[field, key] = AxisValue(label if field in ADDRESSES else key, label)
+    return found
 
 
 @dataclass(frozen=True)

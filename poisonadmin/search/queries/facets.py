@@ -1,4 +1,7 @@
-"""Facets: how many messages of a list are in each state, group, address, original address, and have each reason."""
+"""Facets: how many messages of a list are in each state, group, address, original address, and have each reason.
+
+Some only the messages can tell, and no counter: their business keys, and when they failed last.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,8 +15,7 @@ from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.counts import COUNTED, NOW_SEEN
 from poisonadmin.messages.queries.merged_groups import seen_as
 from poisonadmin.search.domain.filters import MessageFilter
-from poisonadmin.search.queries.axes import COLUMNS, AxisValue, named
-from poisonadmin.search.queries.counted import CountedFilter, counted_filter
+from poisonadmin.search.queries.counted import COLUMNS, AxisValue, CountedFilter, axis_values, counted_filter
 from poisonadmin.search.queries.lists import matching
 
 SHOWN = 50
@@ -69,7 +71,7 @@ def facets(message_filter: MessageFilter, *, principal: Principal, limit: int = 
                 total, found = _counted(counted, limit)
             else:
                 total, found = _scanned(message_filter, principal, limit)
-            values = named({field: [key for key, _ in some.counts] for field, some in found.items()})
+            values = axis_values({field: [key for key, _ in some.counts] for field, some in found.items()})
     except QueryTooExpensive:
         return Facets(None, **dict.fromkeys(COLUMNS, Facet((), 0)))
     return Facets(total, **{field: _facet(field, found.get(field, _NONE), values) for field in COLUMNS})
@@ -164,3 +166,53 @@ def _facet(field: str, found: _Values, named_values: Mapping[tuple[str, str], Ax
     called = [(named_values.get((field, key), AxisValue(key, key)), n) for key, n in counts]
     values = tuple(FacetValue(one.value, one.label, n) for one, n in called)
     return Facet(values, found.whole - sum(n for _, n in found.counts))
+
+
+MESSAGES_READ = 10_000
+KEYS_SHOWN = 5
+VALUES_SHOWN = 10
+SPANS = {"1h": "1 hour", "24h": "24 hours", "7d": "7 days"}
+
+
+@dataclass(frozen=True)
+class RecentFacets:
+    """Counted in the newest 10,000 messages that match. `failed`: by the last 1 h, 24 h, 7 d; `keys`: by name."""
+
+    failed: tuple[FacetValue, ...]
+    keys: dict[str, list[FacetValue]]
+
+
+def recent_facets(message_filter: MessageFilter, *, principal: Principal) -> RecentFacets:
+    """Return these facets of a list of messages; empty ones where that takes longer than half a second."""
+    principal.require(Permission.READ)
+    try:
+        with bounded(COUNT_SECONDS):
+            newest = matching(message_filter, principal, MESSAGES_READ)
+            [counts] = fetch_rows(
+                Sql(
+                    """SELECT count(*) FILTER (WHERE failed_at > now() - interval '1 h'),
+                    count(*) FILTER (WHERE failed_at > now() - interval '24 h'),
+                    count(*) FILTER (WHERE failed_at > now() - interval '7 d') FROM ({newest}) m""",
+                    newest=newest,
+                )
+            )
+            rows = fetch_rows(
+                Sql(
+                    """SELECT name, value, n FROM (
+                        SELECT name, value, n, row_number() OVER (PARTITION BY name ORDER BY n DESC, value) AS place,
+                               dense_rank() OVER (ORDER BY whole DESC, name) AS rank
+                        FROM (SELECT k.name, k.value, count(*) AS n, sum(count(*)) OVER (PARTITION BY k.name) AS whole
+                              FROM ({newest}) m JOIN business_key k ON k.message_id = m.id GROUP BY 1, 2) AS counted
+                    ) AS ranked WHERE place <= {values} AND rank <= {keys} ORDER BY rank, place""",
+                    newest=newest,
+                    values=VALUES_SHOWN,
+                    keys=KEYS_SHOWN,
+                )
+            )
+    except QueryTooExpensive:
+        return RecentFacets((), {})
+    keys: dict[str, list[FacetValue]] = {}
+    for key, value, n in rows:
+        keys.setdefault(key, []).append(FacetValue(value, value, n))
+    failed = tuple(FacetValue(span, words, n) for (span, words), n in zip(SPANS.items(), counts, strict=True))
+    return RecentFacets(failed, keys)

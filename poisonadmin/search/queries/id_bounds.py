@@ -9,9 +9,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from poisonadmin.core.domain.filter_values import MAX_ID
-from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.core.queries.sql import Sql, name, raw
 from poisonadmin.search.domain.filters import Term
 
 _OF = {
@@ -21,19 +23,22 @@ _OF = {
     "failure_age": ("message", "failed_at"),
 }
 # The first id from which on the time has come, as far as ids are in order: 40 probes of the primary key at most.
-_SEARCH = """
+_SEARCH = partial(
+    Sql,
+    """
 WITH RECURSIVE search AS (
     SELECT 0::bigint AS low, (SELECT max(id) + 1 FROM message) AS high, 0 AS step
     UNION ALL
-    SELECT CASE WHEN probe.at < %(at)s THEN middle + 1 ELSE low END,
-           CASE WHEN probe.at < %(at)s THEN high ELSE middle END, step + 1
+    SELECT CASE WHEN probe.at < {at} THEN middle + 1 ELSE low END,
+           CASE WHEN probe.at < {at} THEN high ELSE middle END, step + 1
     FROM search CROSS JOIN LATERAL (SELECT (low + high) / 2 AS middle) AS half
          LEFT JOIN LATERAL (SELECT {column} AS at FROM {table} WHERE id >= middle AND id < high AND {column} IS NOT NULL
                             ORDER BY id LIMIT 1) AS probe ON TRUE
     WHERE low < high AND step < 64
 )
 SELECT low FROM search ORDER BY step DESC LIMIT 1
-"""
+""",
+)
 
 
 # More than these are not few: the times are not in the order of the ids.
@@ -65,16 +70,23 @@ def id_bounds(times: Sequence[Term]) -> IdBounds:
 
 
 def _within(bounds: IdBounds, term: Term, operator: str, at: datetime) -> IdBounds:
-    table, column = _OF[term.field]
-    reached = int(fetch_rows(_SEARCH.format(table=table, column=column), {"at": at})[0][0] or 0)
+    table, column = map(name, _OF[term.field])
+    reached = int(fetch_values(_SEARCH(table=table, column=column, at=at))[0] or 0)
     is_before = operator.startswith("<")
     # Spelt as in the index of block ranges, which nothing else is to use. The planner takes ids and times for
     # independent, expects millions, and would rather read all.
-    beyond = f"(id + 0) > {reached}" if is_before else f"(id + 0) < {reached}"
+    beyond = Sql("(id + 0) > {reached}" if is_before else "(id + 0) < {reached}", reached=reached)
     with _by_index():
         found = fetch_values(
-            f"SELECT id FROM {table} WHERE {beyond} AND {column} {operator} %s LIMIT {MOST_ELSEWHERE + 1}",  # noqa: S608
-            [at],
+            Sql(
+                "SELECT id FROM {table} WHERE {beyond} AND {column} {operator} {at} LIMIT {most}",
+                table=table,
+                beyond=beyond,
+                column=column,
+                operator=raw(operator),
+                at=at,
+                most=MOST_ELSEWHERE + 1,
+            )
         )
     if len(found) > MOST_ELSEWHERE:
         return bounds

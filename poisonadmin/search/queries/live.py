@@ -15,7 +15,7 @@ from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.dead_letter_queues import in_any_queue, queues_of
 from poisonadmin.search.domain.filters import MessageFilter, Term
 from poisonadmin.search.domain.payload_words import require_plain
-from poisonadmin.search.queries.axes import COLUMNS
+from poisonadmin.search.queries.counted import COLUMNS
 from poisonadmin.search.queries.error_search import Branches
 from poisonadmin.search.queries.meanings import MEANINGS, as_groups
 

@@ -23,10 +23,6 @@ SELECT id, filter, ordering AS "order", most AS "limit", count, ids_hash AS hash
        expires_at, used_at, address_ids, reads_payloads
 FROM selection WHERE id = %s
 """
-MEMBERS = """
-(SELECT unnest(message_ids) AS id FROM selection_piece WHERE selection_id = %s) AS member
-JOIN message m ON m.id = member.id
-"""
 _IDS = Key(("member.id",), (int,), descending=False)
 
 

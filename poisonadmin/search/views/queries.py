@@ -9,6 +9,7 @@ from datetime import datetime
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.rows import Versioned, columns, fetch, fetch_by_id
+from poisonadmin.core.queries.sql import Sql
 
 
 @dataclass(frozen=True)
@@ -24,14 +25,21 @@ class SavedViewRow(Versioned):
     updated_at: datetime
 
 
-_SELECT = f"SELECT {columns(SavedViewRow, 'saved_view')} FROM saved_view"  # noqa: S608  (constants)
+_SELECT = Sql("SELECT {columns} FROM saved_view", columns=columns(SavedViewRow, "saved_view"))
 
 
 def list_saved_views(*, principal: Principal) -> list[SavedViewRow]:
     """Return the principal's views and the shared ones of others, by name."""
     principal.require(Permission.READ)
-    sql = f"{_SELECT} WHERE owner = %(owner)s UNION {_SELECT} WHERE is_shared AND %(all)s ORDER BY name, id"
-    return fetch(SavedViewRow, sql, {"owner": principal.name, "all": principal.sees_everything})
+    return fetch(
+        SavedViewRow,
+        Sql(
+            "{views} WHERE owner = {owner} OR (is_shared AND {sees_all}) ORDER BY name, id",
+            views=_SELECT,
+            owner=principal.name,
+            sees_all=principal.sees_everything,
+        ),
+    )
 
 
 def get_saved_view(view_id: int, *, principal: Principal) -> SavedViewRow:

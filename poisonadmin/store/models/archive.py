@@ -1,49 +1,16 @@
-"""Runs of the archive, which move final messages out of the database, and the files that they wrote."""
+"""What runs of the archive, which move final messages out of the database, have written, and what erasures have left.
+
+`run_id`, `erasure_id`: the run's id in paths (LongRun).
+"""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from poisonadmin.archive.domain.runs import ArchiveRunState, ErasureState, PieceState
+from poisonadmin.archive.domain.pieces import PieceState
 from poisonadmin.messages.domain.outcomes import RECORDED
 from poisonadmin.store.models.constraints import only_values_of
-
-
-class ArchiveRun(models.Model):
-    """One run of the archive. `as_of`: the time at which what is kept too long is archived; that of the request mostly.
-
-    Of messages up to `cut_off`, pieces are planned up to `planned`. `cutoffs`: by address id, the last `state_at` of
-    what is archived of those delivered and of those that failed, and of what loses its payload, with days and policy;
-    null: none of these. `totals`: rows and bytes by
-    table; of a dry run, messages by address. A piece's rows are in the database until it is archived, and in its files
-    from then on: never in both, never in neither. `waits_until`: after an error. `payloads_removed` so far, of live
-    messages up to `live_payloads`, and of archived ones up to `archived_payloads`.
-    """
-
-    id = models.BigAutoField(primary_key=True)
-    state = models.CharField(max_length=12, db_default=ArchiveRunState.RUNNING.value)
-    as_of = models.DateTimeField()
-    is_dry_run = models.BooleanField(db_default=False)
-    cut_off = models.BigIntegerField(db_default=0)
-    planned = models.BigIntegerField(db_default=0)
-    live_payloads = models.BigIntegerField(db_default=0)
-    archived_payloads = models.BigIntegerField(db_default=0)
-    payloads_removed = models.BigIntegerField(db_default=0)
-    cutoffs = models.JSONField(default=dict)
-    totals = models.JSONField(default=dict)
-    error = models.TextField(null=True)
-    job_id = models.BigIntegerField(null=True)
-    is_cancelling = models.BooleanField(db_default=False)
-    waits_until = models.DateTimeField(null=True)
-    requested_by = models.CharField(max_length=255)
-    requested_at = models.DateTimeField(db_default=Now())
-    ended_at = models.DateTimeField(null=True)
-
-    class Meta:
-        db_table = "archive_run"
-        constraints = [only_values_of("state", ArchiveRunState)]
-        indexes = [models.Index("id", name="archive_run_open", condition=Q(ended_at__isnull=True))]
 
 
 class ArchivePiece(models.Model):
@@ -54,7 +21,7 @@ class ArchivePiece(models.Model):
     """
 
     id = models.BigAutoField(primary_key=True)
-    run = models.ForeignKey(ArchiveRun, models.PROTECT)
+    run_id = models.BigIntegerField(db_index=True)
     number = models.IntegerField()
     after_id = models.BigIntegerField()
     until_id = models.BigIntegerField()
@@ -66,7 +33,7 @@ class ArchivePiece(models.Model):
         db_table = "archive_piece"
         constraints = [
             only_values_of("state", PieceState),
-            models.UniqueConstraint(fields=["run", "number"], name="archive_piece_once"),
+            models.UniqueConstraint(fields=["run_id", "number"], name="archive_piece_once"),
         ]
 
 
@@ -79,7 +46,7 @@ class ArchiveFile(models.Model):
     """
 
     id = models.BigAutoField(primary_key=True)
-    run = models.ForeignKey(ArchiveRun, models.PROTECT)
+    run_id = models.BigIntegerField(db_index=True)
     piece = models.ForeignKey(ArchivePiece, models.PROTECT)
     table_name = models.CharField(max_length=20)
     path = models.CharField(max_length=1000, unique=True)
@@ -202,27 +169,6 @@ class HeldMessage(models.Model):
         db_table = "held_message"
 
 
-class Erasure(models.Model):
-    """The removal of messages, live and archived. `totals`: how many were erased, and left alone because of what."""
-
-    id = models.BigAutoField(primary_key=True)
-    filter = models.JSONField(default=dict)
-    reason = models.TextField()
-    state = models.CharField(max_length=8, db_default=ErasureState.RUNNING.value)
-    totals = models.JSONField(default=dict)
-    error = models.TextField(null=True)
-    waits_until = models.DateTimeField(null=True)
-    job_id = models.BigIntegerField(null=True)
-    requested_by = models.CharField(max_length=255)
-    requested_at = models.DateTimeField(db_default=Now())
-    ended_at = models.DateTimeField(null=True)
-
-    class Meta:
-        db_table = "erasure"
-        constraints = [only_values_of("state", ErasureState)]
-        indexes = [models.Index("id", name="erasure_open", condition=Q(ended_at__isnull=True))]
-
-
 class ErasedMessage(models.Model):
     """The trace of an erased message: its number, its address, and the erasure, which says who and why.
 
@@ -230,7 +176,7 @@ class ErasedMessage(models.Model):
     """
 
     id = models.BigIntegerField(primary_key=True)
-    erasure = models.ForeignKey(Erasure, models.PROTECT, db_index=False)
+    erasure_id = models.BigIntegerField()
     address_id = models.BigIntegerField()
     erased_at = models.DateTimeField(db_default=Now())
 

@@ -1,42 +1,7 @@
-"""Fingerprints that stored failures get by the rules of this version, and how far that is."""
+"""Fingerprints that stored failures get by the rules of this version."""
 
 from django.db import models
 from django.db.models import Q
-from django.db.models.functions import Now
-
-
-class Regrouping(models.Model):
-    """One pass over all failures, made by a Spark job; one at a time is not over.
-
-    Of messages up to `cut_off`, and of the pieces of the archive, those up to `surveyed` and `archive_surveyed` have
-    been counted (`RegroupMove`). `planned_at`: all of them have, and what becomes of the groups is decided
-    (groups/domain/regroup_plan.py): `dissolved` maps groups to those that have their failures from then on, `former`
-    are the groups that stand for fingerprints that no group has any more. `moved_until`, `archive_moved`: the last
-    message and piece whose failures have their fingerprints. `read`, `changed`, `moved`: failures. `waits_until`:
-    after an error.
-    """
-
-    id = models.BigAutoField(primary_key=True)
-    cut_off = models.BigIntegerField()
-    surveyed = models.BigIntegerField(db_default=0)
-    archive_surveyed = models.BigIntegerField(db_default=0)
-    moved_until = models.BigIntegerField(db_default=0)
-    archive_moved = models.BigIntegerField(db_default=0)
-    planned_at = models.DateTimeField(null=True)
-    dissolved = models.JSONField(default=dict)
-    former = models.JSONField(default=list)
-    read = models.BigIntegerField(db_default=0)
-    changed = models.BigIntegerField(db_default=0)
-    moved = models.BigIntegerField(db_default=0)
-    job_id = models.BigIntegerField(null=True)
-    requested_by = models.CharField(max_length=255)
-    requested_at = models.DateTimeField(db_default=Now())
-    waits_until = models.DateTimeField(null=True)
-    finished_at = models.DateTimeField(null=True)
-
-    class Meta:
-        db_table = "regrouping"
-        indexes = [models.Index("id", name="regrouping_open", condition=Q(finished_at__isnull=True))]
 
 
 class RegroupMove(models.Model):

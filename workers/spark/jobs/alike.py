@@ -18,9 +18,8 @@ from pyspark.ml.functions import vector_to_array
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
-from poisonadmin.groups.alike.domain.compared import ComparedFailure, compared
 from poisonadmin.groups.alike.domain.proposals import AlikeAnswer, AskedGroups, ComparedGroup
-from poisonadmin.groups.alike.domain.similarity import WORTH_COMPARING, tokens
+from poisonadmin.groups.alike.domain.similarity import WORTH_COMPARING, ComparedFailure, compared, tokens
 from poisonadmin.groups.domain.failures import Failure, stored_failure
 from poisonadmin.messages.domain.outcomes import Outcome
 from workers.spark.pieces import batch_slots
@@ -28,7 +27,7 @@ from workers.spark.schemas import RowSchema
 from workers.spark.tables.frames import read_table_now
 from workers.spark.tables.source import Extent
 
-# A row a fingerprint, as poisonadmin/groups/alike/domain/compared.py says; `place`: the fingerprint's in the order in
+# A row a fingerprint, as poisonadmin/groups/alike/domain/similarity.py says; `place`: the fingerprint's in the order in
 # which groups should stay, `tokens`: what a MinHash compares, never empty.
 COMPARED_FAILURE = RowSchema("place int, kind string, message string, frames array<string>, tokens array<string>")
 # A pair that has half of its tokens in common shares a band in 995 of 1,000 cases, one that has a tenth in 39.

@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from poisonadmin.archive.domain.chosen import CHOSEN, versions_of
-from poisonadmin.archive.domain.pieces import PieceOrder, WriteOrder, WrittenFile, WrittenPiece
+from poisonadmin.archive.domain.pieces import CHOSEN, PieceOrder, WriteOrder, WrittenFile, WrittenPiece, versions_of
 from poisonadmin.core.domain.archive_place import file_path
 from poisonadmin.core.domain.secret_settings import database_url
 from workers.spark.pieces import do_pieces

@@ -16,14 +16,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from poisonadmin.core.domain.json_path import parse_path
-from poisonadmin.search.deep.domain.payload_tests import payload_test
-from poisonadmin.search.deep.domain.scan import (
+from poisonadmin.search.deep.domain import (
     Clause,
     HeaderIs,
     Hit,
     PayloadAt,
     PayloadHolds,
     Wave,
+    payload_test,
 )
 from workers.spark.pieces import batch_slots
 from workers.spark.tables.columns import MESSAGES, arrow_schema, columns_in, spark_schema

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import groupby, zip_longest
 
-from poisonadmin.groups.alike.domain.compared import ComparedFailure, place_of, word_of
+from poisonadmin.groups.alike.domain.similarity import ComparedFailure, place_of, word_of
 
 _MOST_NAMED = 3
 

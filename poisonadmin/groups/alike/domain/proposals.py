@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from poisonadmin.groups.alike.domain.compared import ComparedFailure
-from poisonadmin.groups.alike.domain.similarity import ALIKE, similarity, vocabulary_of
+from poisonadmin.groups.alike.domain.similarity import ALIKE, ComparedFailure, similarity, vocabulary_of
 
 # The best; who has merged these asks again.
 MAX_PROPOSALS = 1_000

@@ -2,18 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from zlib import crc32
 
-from django.db import connection, transaction
+from django.db import connection
 
-from poisonadmin.core.commands.locks import hold
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.runs.commands.requests import cancel_run, request_run
 from poisonadmin.runs.domain.kinds import KindName, RunKind, RunState
-from poisonadmin.search.deep.queries.searches import get_search, latest_search
-from poisonadmin.search.deep.queries.terms import clauses_of, plain_of
+from poisonadmin.search.deep.queries import clauses_of, get_search, latest_search, plain_of
 from poisonadmin.search.domain.filters import parse_filter, require_values
 from poisonadmin.search.queries.live import compile_filter
 
@@ -67,13 +63,13 @@ def request_search(
     if is_deep := parsed.is_deep:
         principal.require(Permission.READ_PAYLOAD)
     asked = {name: list(texts) for name, texts in message_filter.items()}
-    with transaction.atomic(), connection.cursor() as cursor:
-        hold(cursor, Lock.SEARCHES, lock_key(crc32(principal.person.encode())))
-        former = latest_search(asked, principal=principal) if finds_former else None
-        if former is not None and former.state in (RunState.QUEUED, RunState.RUNNING, RunState.SUCCEEDED):
+    if finds_former:
+        former = latest_search(asked, principal=principal)
+        if former is not None and former.state == RunState.SUCCEEDED:
             return former.id
-        params = {"filter": asked, "reads_payloads": is_deep, "newest": fetch_values(_NEWEST)[0]}
-        return request_run(SEARCH, params, principal=principal, details={"filter": asked}).id
+    params = {"filter": asked, "reads_payloads": is_deep, "newest": fetch_values(_NEWEST)[0]}
+    reuse = {"filter": asked} if finds_former else None
+    return request_run(SEARCH, params, principal=principal, reuse=reuse, details={"filter": asked}).id
 
 
 def cancel_search(search_id: int, *, principal: Principal) -> None:

@@ -26,9 +26,8 @@ from poisonadmin.runs.commands.engine import RunTurn, RunWork
 from poisonadmin.runs.queries.runs import StoredRun
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.search.deep.commands.requests import SEARCH
-from poisonadmin.search.deep.domain.scan import Hit, Wave
-from poisonadmin.search.deep.queries.searches import NOTHING_FOUND
-from poisonadmin.search.deep.queries.terms import archived_where, clauses_of, plain_of
+from poisonadmin.search.deep.domain import Hit, Wave
+from poisonadmin.search.deep.queries import NOTHING_FOUND, archived_where, clauses_of, plain_of
 from poisonadmin.search.domain.filters import MessageFilter, parse_filter
 from poisonadmin.search.queries.live import compile_filter
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from poisonadmin.groups.commands.regroup_groups import NOTHING_READ
 from poisonadmin.groups.commands.regrouping import request_regrouping
 
 
@@ -15,6 +16,8 @@ class Command(BaseCommand):
     def handle(self, *_: Any, **__: Any) -> None:
         """Ask for it, or say how far it is."""
         run = request_regrouping(actor="command line")
-        phase = "moving failures" if run.planned_at else f"read up to message {run.surveyed:,} of {run.cut_off:,}"
-        self.stdout.write(f"Regrouping #{run.id}: {phase}. {run.read:,} failures read, {run.changed:,} change.")
+        surveyed = f"read up to message {run.position.get('surveyed', 0):,} of {run.params['cut_off']:,}"
+        phase = "moving failures" if run.position.get("is_decided") else surveyed
+        read, changed = ((run.result or NOTHING_READ)[name] for name in ("read", "changed"))
+        self.stdout.write(f"Regrouping #{run.id}: {phase}. {read:,} failures read, {changed:,} change.")
         self.stdout.write("The worker spark-batch carries it out; the page Jobs shows how far it is.")

@@ -1,6 +1,8 @@
-"""Searches as they are shown: how far they are, and what they have found."""
+"""The terms of searches, for each message that is read and for archived rows as Spark's SQL, and searches as they are
+shown: how far they are, and what they have found.
+"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -8,6 +10,7 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, window
 from poisonadmin.core.queries.rows import bounded, fetch
 from poisonadmin.core.queries.scope import scope_condition
@@ -15,6 +18,44 @@ from poisonadmin.core.queries.sql import Sql
 from poisonadmin.messages.queries.message_rows import COLUMNS, JOINS, MessageRow
 from poisonadmin.runs.domain.kinds import KindName
 from poisonadmin.runs.queries.runs import RunFields, StoredRun, find_run, latest_run
+from poisonadmin.search.deep.domain import Clause, HeaderIs, PayloadAt, PayloadHolds, condition_at
+from poisonadmin.search.domain.filters import MessageFilter, Term
+from poisonadmin.search.domain.payload_words import PAYLOAD, PAYLOAD_AT
+from poisonadmin.search.queries.archived import in_files
+from poisonadmin.search.queries.meanings import SearchReader, header_member
+
+HEADER = "header"
+_CLAUSES: dict[str, Callable[[Term], Clause]] = {
+    PAYLOAD: lambda term: PayloadHolds(str(term.values[0]).encode(), term.negated),
+    PAYLOAD_AT: lambda term: PayloadAt(condition_at(term.name, term.operator, term.values), term.negated),
+    HEADER: lambda term: HeaderIs([header_member(term.name, value).decode() for value in term.values], term.negated),
+}
+
+
+def clauses_of(message_filter: MessageFilter) -> list[Clause]:
+    """Return what is looked for in payloads and headers. Raise InvalidFilter where a filter asks for neither."""
+    found = [_CLAUSES[term.field](term) for term in message_filter.terms if term.field in _CLAUSES]
+    if not found:
+        raise InvalidFilter(
+            "q", 'A search names a payload or a header, as in payload:"customer-77"; other lists are GET /messages/.'
+        )
+    return found
+
+
+def plain_of(message_filter: MessageFilter) -> MessageFilter:
+    """Return the filter without what is looked for in payloads and headers."""
+    return MessageFilter(tuple(term for term in message_filter.terms if term.field not in _CLAUSES))
+
+
+def archived_where(message_filter: MessageFilter, principal: Principal, now: datetime) -> tuple[str, list[str]]:
+    """Return what the other terms, and the scope, ask of archived messages, as Spark's SQL over `m`, and the names of
+    those that ask of what the archive's messages do not have.
+
+    Of failures it knows those whose group holds a text, and not their own messages; so it cannot tell which do not.
+    """
+    conditions, outside = in_files(plain_of(message_filter), SearchReader(principal, now), is_exact=False)
+    return " AND ".join(conditions) or "TRUE", outside
+
 
 SHOWN = 50
 # The result of a search before anything is found.

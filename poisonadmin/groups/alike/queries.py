@@ -1,37 +1,97 @@
-"""Searches for groups that look alike, and what they propose, as they are shown."""
+"""The failure groups that are compared, and whether they have changed since; searches for groups that look alike, and
+what they propose, as they are shown."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import bounded, fetch
+from poisonadmin.core.queries.rows import bounded, fetch, fetch_rows, fetch_values
 from poisonadmin.core.queries.scope import scope_condition
-from poisonadmin.groups.alike.domain.compared import ComparedFailure, compared_from
-from poisonadmin.groups.alike.domain.proposals import ProposalState
+from poisonadmin.core.queries.sql import Sql, all_of
+from poisonadmin.groups.alike.domain.proposals import AskedGroups, ComparedGroup, ProposalState
+from poisonadmin.groups.alike.domain.similarity import ComparedFailure, compared_from
+from poisonadmin.messages.queries.archived_index import files_of_pieces
 from poisonadmin.runs.domain.kinds import KindName
 from poisonadmin.runs.queries.runs import RunFields, StoredRun, find_run, latest_run
 from poisonadmin.search.queries.group_members import members_seen, visible_members
 
+# Fingerprints; of more, those that failed last.
+MAX_COMPARED = 5_000
+# First those of which people have said something, then those with most failures: they stay where others are merged.
+# Of each fingerprint its oldest failure that is live: it stays the same until it is archived. Where none is live, that
+# of the message with which the group began, which is in the archive then, unless it was erased.
+_COMPARED = """
+SELECT g.id, g.seen_as, g.fingerprint, coalesce(oldest.message_id, archived.id), oldest.attempt_number,
+       archived.piece_id
+FROM (SELECT id, fingerprint, coalesce(merged_into_id, id) AS seen_as, failures, sample_message_id
+      FROM failure_group ORDER BY last_at DESC LIMIT %s) AS g
+LEFT JOIN LATERAL (
+    SELECT message_id, attempt_number FROM attempt AS t
+    WHERE t.outcome <> 'delivered' AND t.fingerprint = g.fingerprint ORDER BY finished_at, message_id LIMIT 1
+) AS oldest ON TRUE
+LEFT JOIN archived_message AS archived ON archived.id = g.sample_message_id AND oldest.message_id IS NULL
+WHERE oldest.message_id IS NOT NULL OR archived.id IS NOT NULL
+ORDER BY EXISTS (SELECT FROM group_annotation AS said WHERE said.group_id = g.seen_as AND said.revision > 0) DESC,
+         sum(g.failures) OVER (PARTITION BY g.seen_as) DESC, g.seen_as, g.id
+"""
+_DIGEST = """
+SELECT coalesce(md5(string_agg(concat_ws(' ', id, fingerprint, merged_into_id), ',' ORDER BY id)), '')
+FROM failure_group
+"""
+_SEARCHED_DIGEST = """
+SELECT result ->> 'groups_digest' FROM run WHERE kind = 'alike_groups' AND state = 'succeeded'
+ORDER BY created_at DESC, id DESC LIMIT 1
+"""
+
+
+def compared_groups() -> AskedGroups:
+    """Return the fingerprints to be compared: at most `MAX_COMPARED`, each with a failure that is live or archived."""
+    rows = fetch_rows(_COMPARED, [MAX_COMPARED])
+    groups = [ComparedGroup(*row[: len(fields(ComparedGroup))]) for row in rows]
+    pieces = {row[-1] for row in rows if row[-1] is not None}
+    left_out = fetch_values("SELECT count(*) FROM failure_group")[0] - len(groups)
+    return AskedGroups(groups, left_out, files_of_pieces(pieces, "attempts") if pieces else ())
+
+
+def groups_digest() -> str:
+    """Return what changes when there is a new fingerprint, or groups are merged or split off."""
+    found: str = fetch_values(_DIGEST)[0]
+    return found
+
+
+def searched_digest() -> str | None:
+    """Return the digest of the groups that there were at the last search that succeeded; None where there was none."""
+    found: list[str] = fetch_values(_SEARCHED_DIGEST)
+    return found[0] if found else None
+
+
 _KEY = Key(("p.place", "p.id"), (int, int), descending=False, fields=("place", "id"))
-_PROPOSALS = """
+_PROPOSALS = partial(
+    Sql,
+    """
 SELECT p.id, p.state, p.place, p.similarity, p.text, p.into_id, p.group_id, p.into_member, p.group_member,
        p.into_message, p.group_message, p.into_failure, p.group_failure, p.dismissed_by, p.dismissed_at
 FROM group_proposal AS p
 JOIN failure_group AS i ON i.id = p.into_id AND i.merged_into_id IS NULL
 JOIN failure_group AS g ON g.id = p.group_id AND g.merged_into_id IS NULL
 WHERE {which}
-"""
+""",
+)
 # What an account may not see of a failure it is not told by a comparison with it either.
-_IS_SEEN = """p.into_member = ANY(%s) AND p.group_member = ANY(%s)
+_IS_SEEN = partial(
+    Sql,
+    """p.into_member = ANY({visible}) AND p.group_member = ANY({visible})
 AND EXISTS (SELECT FROM message AS m WHERE m.id = p.into_message AND {scope}
             UNION ALL SELECT FROM archived_message AS m WHERE m.id = p.into_message AND {scope})
 AND EXISTS (SELECT FROM message AS m WHERE m.id = p.group_message AND {scope}
-            UNION ALL SELECT FROM archived_message AS m WHERE m.id = p.group_message AND {scope})"""
+            UNION ALL SELECT FROM archived_message AS m WHERE m.id = p.group_message AND {scope})""",
+)
 
 
 @dataclass(frozen=True)
@@ -128,8 +188,8 @@ def list_proposals(
     principal.require(Permission.READ)
     page = window(cursor, limit, _KEY)
     with bounded():
-        sql, parameters = _select("p.state = %s", [str(state)], principal)
-        found = fetch_page(_StoredProposal, sql, parameters, page)
+        chosen = _chosen(Sql("p.state = {state}", state=str(state)), principal)
+        found = fetch_page(_StoredProposal, chosen, page=page)
         return Page(_shown(found.results, principal), found.next, found.previous, found.counting)
 
 
@@ -137,8 +197,8 @@ def get_proposal(proposal_id: int, *, principal: Principal) -> ProposalRow:
     """Return the proposal, also a dismissed one; raise NotFound, also where the groups are merged by now."""
     principal.require(Permission.READ)
     if 0 < proposal_id <= MAX_ID:
-        sql, parameters = _select("p.id = %s", [proposal_id], principal)
-        if found := fetch(_StoredProposal, sql, parameters):
+        chosen = _chosen(Sql("p.id = {id}", id=proposal_id), principal)
+        if found := fetch(_StoredProposal, chosen):
             return _shown(found, principal)[0]
     raise NotFound(f"There is no proposal {proposal_id}.")
 
@@ -167,12 +227,10 @@ def _search(run: StoredRun, principal: Principal) -> AlikeSearchRow:
     return AlikeSearchRow(**run.shown, result=result)
 
 
-def _select(which: str, parameters: list[Any], principal: Principal) -> tuple[str, list[Any]]:
+def _chosen(which: Sql, principal: Principal) -> Sql:
     if (visible := visible_members(principal)) is not None:
-        scope, own = scope_condition(principal)
-        which = f"{which} AND {_IS_SEEN.format(scope=scope)}"
-        parameters = [*parameters, visible, visible, *own * 4]
-    return _PROPOSALS.format(which=which), parameters
+        which = all_of([which, _IS_SEEN(visible=visible, scope=scope_condition(principal))])
+    return _PROPOSALS(which=which)
 
 
 def _shown(found: Sequence[_StoredProposal], principal: Principal) -> list[ProposalRow]:

@@ -1,12 +1,17 @@
-"""The terms of a scan of messages, as values that are passed to Spark, which reads them."""
+"""The terms of a scan of messages, as values that are passed to Spark, which reads them, and the test of a payload by
+those that are about it.
+"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from poisonadmin.messages.domain.id_ranges import IdRange
+from poisonadmin.rules.domain.content_rules import Subject
+from poisonadmin.rules.domain.json_conditions import Holds, json_condition
 
+PayloadTest = Callable[[bytes | None], bool]
 _BOUNDS = {">": "above", ">=": "min", "<": "below", "<=": "max"}
 
 
@@ -73,3 +78,33 @@ def condition_at(path: str, operator: str, values: Sequence[Any]) -> dict[str, A
         return {"path": path, "one_of": list(values)}
     name = _BOUNDS[operator]
     return {"path": path, "within" if name in ("min", "max") else "between": {name: values[0]}}
+
+
+def payload_test(clauses: Iterable[PayloadAt | PayloadHolds], *, loads: Callable[[bytes], Any]) -> PayloadTest:
+    """Return what tells whether a payload, None for none, is what all clauses say.
+
+    `loads` parses JSON or raises ValueError.
+
+    >>> import json
+    >>> test = payload_test([PayloadHolds(b"77"), PayloadHolds(b"78", negated=True)], loads=json.loads)
+    >>> test(b'{"customer": 77}'), test(b'[77, 78]')
+    (True, False)
+    """
+    held = [clause for clause in clauses if isinstance(clause, PayloadHolds)]
+    inside = [(json_condition(one.condition), one.negated) for one in clauses if isinstance(one, PayloadAt)]
+
+    def holds(payload: bytes | None) -> bool:
+        found = payload or b""
+        if any((one.held in found) is one.negated for one in held):
+            return False
+        subject = Subject(found, loads=loads)
+        return all(_is_so(subject, test) is not negated for test, negated in inside)
+
+    return holds
+
+
+def _is_so(subject: Subject, holds: Holds) -> bool:
+    try:
+        return subject.is_looked_into and holds(subject.document())
+    except ValueError:  # the payload is not JSON
+        return False
