@@ -11,12 +11,14 @@ from poisonadmin.alerts.domain.rules import AlertRuleFields
 from poisonadmin.alerts.queries.alerts import (
     AlertDeliveryRow,
     AlertRow,
+    AlertRuleRow,
     AlertState,
     AlertTry,
     get_alert_delivery,
+    get_alert_rule,
+    list_alert_rules,
     list_alerts,
 )
-from poisonadmin.alerts.queries.rules import AlertRuleRow, get_alert_rule, list_alert_rules
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.core.domain.errors import NEW
 from poisonadmin.core.domain.settings import settings_of

@@ -14,8 +14,14 @@ from poisonadmin.alerts.channels.registry import CHANNELS
 from poisonadmin.alerts.commands import rules as commands
 from poisonadmin.alerts.domain.kinds import KINDS, AlertKind, ChannelKind
 from poisonadmin.alerts.domain.rules import MAX_NAME_CHARS, AlertRuleFields
-from poisonadmin.alerts.queries.alerts import AlertState, get_alert_delivery, list_alerts
-from poisonadmin.alerts.queries.rules import AlertRuleRow, get_alert_rule, list_alert_rules
+from poisonadmin.alerts.queries.alerts import (
+    AlertRuleRow,
+    AlertState,
+    get_alert_delivery,
+    get_alert_rule,
+    list_alert_rules,
+    list_alerts,
+)
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.domain.errors import PoisonAdminError

@@ -15,9 +15,8 @@ from poisonadmin.core.domain.errors import NEW
 from poisonadmin.core.domain.exports import FileFormat
 from poisonadmin.core.domain.settings import settings_of
 from poisonadmin.reports.commands import requests, saved
-from poisonadmin.reports.domain.asked import AskedReport, Period, asked_report
+from poisonadmin.reports.domain.asked import AskedReport, Period, SavedReportSettings, asked_report
 from poisonadmin.reports.domain.kinds import PeriodBy, ReportKind
-from poisonadmin.reports.domain.saved import SavedReportSettings
 from poisonadmin.reports.queries.reports import ReportRow, get_report, list_reports
 from poisonadmin.reports.queries.rows import ReportRows, as_objects
 from poisonadmin.reports.queries.saved import SavedReportRow, get_saved_report, list_saved_reports

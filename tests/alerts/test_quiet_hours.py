@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poisonadmin.alerts.domain.quiet_hours import QuietHours, parse_clock, zones
+from poisonadmin.alerts.domain.rules import QuietHours, parse_clock, zones
 
 BERLIN = "Europe/Berlin"
 NIGHT = QuietHours(time(22), time(6), BERLIN)

@@ -13,12 +13,12 @@ from django.db.models.functions import Now
 
 from poisonadmin.alerts.channels.contract import PostAnswer
 from poisonadmin.alerts.commands.send import send_due
-from poisonadmin.alerts.domain.signatures import signature
+from poisonadmin.alerts.domain.notices import signature
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Principal, Role, principal
 from poisonadmin.core.domain.errors import AlreadyExists, NotFound
-from poisonadmin.reports.commands.notices import note_ready
 from poisonadmin.reports.commands.saved import (
     last_days,
+    note_ready,
     remove_saved_report,
     run_saved_due,
     run_saved_report,

@@ -10,6 +10,7 @@ from django.db.models.functions import Now
 
 from poisonadmin.alerts.channels.registry import CHANNELS
 from poisonadmin.alerts.domain.kinds import AlertDeliveryState, ChannelKind
+from poisonadmin.alerts.domain.notices import SECRET_BYTES, secret_text
 from poisonadmin.alerts.domain.rules import (
     AlertRuleFields,
     InvalidAlertRule,
@@ -17,8 +18,7 @@ from poisonadmin.alerts.domain.rules import (
     checked_fields,
     checked_search,
 )
-from poisonadmin.alerts.domain.signatures import SECRET_BYTES, secret_text
-from poisonadmin.alerts.queries.rules import sees_rule
+from poisonadmin.alerts.queries.alerts import sees_rule
 from poisonadmin.alerts.queries.searched import require_searchable
 from poisonadmin.core.commands import audit, configured
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal

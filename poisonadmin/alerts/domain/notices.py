@@ -1,5 +1,11 @@
-"""Notices: the body that all channels share, and the waits before another try."""
+"""Notices: the body that all channels share, its signature, and the waits before another try.
 
+Source of the signature: the specification of Standard Webhooks, version 1.
+"""
+
+import base64
+import hashlib
+import hmac
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +19,25 @@ TEST_TITLE = "This is a test alert"
 # Seconds between one try and the next: a day in all.
 WAITS_SECONDS = (10, 60, 300, 1800, 7200, 18_000, 28_800, 28_800)
 MAX_TRIES = len(WAITS_SECONDS) + 1
+PREFIX = "whsec_"
+# The specification asks for 24 to 64.
+SECRET_BYTES = 32
+
+
+def secret_text(random_bytes: bytes) -> str:
+    """Return a secret as its owner is given it.
+
+    >>> secret_text(b"0123456789abcdef01234567")
+    'whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3'
+    """
+    return PREFIX + base64.b64encode(random_bytes).decode()
+
+
+def signature(secrets: Sequence[str], *, webhook_id: str, timestamp: int, body: bytes) -> str:
+    """Return the header `webhook-signature`: a signature by each secret, so that one may replace another."""
+    content = b".".join((webhook_id.encode(), str(timestamp).encode(), body))
+    made = (hmac.new(base64.b64decode(text.removeprefix(PREFIX)), content, hashlib.sha256) for text in secrets)
+    return " ".join(f"v1,{base64.b64encode(one.digest()).decode()}" for one in made)
 
 
 class NoticeType(StrEnum):

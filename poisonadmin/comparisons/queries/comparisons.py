@@ -4,8 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from poisonadmin.comparisons.domain.findings import Finding, finding_from
-from poisonadmin.comparisons.domain.sentences import sentence
+from poisonadmin.comparisons.domain.findings import Finding, finding_from, sentence
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.scope import destination_names_seen, visible_ids

@@ -1,13 +1,23 @@
-"""Schedules of five cron fields, and the rights with which they run what somebody has set up."""
+"""Schedules of five cron fields: runs of what is due, and the rights with which they run what somebody has set up."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
+from django.db import models, transaction
+from django.db.models.functions import Now
 
 from poisonadmin.core.commands.authentication import principal_of_account
+from poisonadmin.core.commands.locks import retried
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Principal
 from poisonadmin.core.domain.settings import InvalidValue
+from poisonadmin.core.queries.rows import database_time
+
+Row = TypeVar("Row", bound=models.Model)
+Result = TypeVar("Result")
 
 MAX_SCHEDULE_CHARS = 100
 
@@ -36,3 +46,41 @@ def rights_of_owner(account: str, owner: str) -> Principal:
     if found is None:
         raise NotAllowed(f"The account or token of its owner, {owner}, is not in force.")
     return found
+
+
+def run_each_due(
+    table: type[Row],
+    run: Callable[[Row], Result | None],
+    *,
+    failed: Callable[[Row, Exception], Result | None],
+    time_zone: Callable[[Row], str] = lambda _: "UTC",
+    **only: Any,
+) -> list[Result]:
+    """Run what is due by its `schedule` and `next_at`, each in a transaction of its own; return the results.
+
+    One in trouble does not keep the others from their turn: `failed` writes down its error, and the next run is due by
+    the schedule. `only`: what must hold of a row. Errors: the last one that is none of ours.
+    """
+    rows = table._default_manager  # noqa: SLF001  (Django documents the name)
+
+    def run_if_due(row_id: int, run: Callable[[Row], Result | None]) -> Result | None:
+        with transaction.atomic():
+            row: Any = rows.select_for_update(no_key=True).filter(id=row_id, next_at__lte=Now(), **only).first()
+            if row is None:
+                return None
+            rows.filter(id=row_id).update(next_at=next_run(row.schedule or "", database_time(), time_zone(row)))
+            return run(row)
+
+    results: list[Result] = []
+    unexpected: Exception | None = None
+    for row_id in list(rows.filter(next_at__lte=Now(), **only).order_by("next_at", "id").values_list("id", flat=True)):
+        try:
+            result = retried(partial(run_if_due, row_id, run))
+        except Exception as error:
+            unexpected = error
+            result = run_if_due(row_id, lambda row, error=error: failed(row, error))  # type: ignore[misc]
+        if result is not None:
+            results.append(result)
+    if unexpected is not None:
+        raise unexpected
+    return results

@@ -7,7 +7,7 @@ from django.db import connection, transaction
 
 from poisonadmin.core.commands import audit, configured
 from poisonadmin.core.commands.locks import retried
-from poisonadmin.core.commands.schedules import next_run, rights_of_owner
+from poisonadmin.core.commands.schedules import next_run, rights_of_owner, run_each_due
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import InvalidField, PoisonAdminError
 from poisonadmin.core.domain.settings import InvalidValue, checked
@@ -100,28 +100,15 @@ def require_every_address(principal: Principal) -> None:
         raise NotAllowed(f"A restart job may decide on any address, and {principal.name} is limited to some.")
 
 
-_DUE = "SELECT id FROM restart_job WHERE is_enabled AND next_at <= now() ORDER BY next_at, id"
 _LATEST = "SELECT at FROM restart_run WHERE restart_job_id = %s ORDER BY id DESC LIMIT 1"
 
 
 def run_due() -> list[RestartRun]:
     """Begin a run of each restart job that is due. Call under `single_flight(Tick.RESTART)`.
 
-    A job in trouble does not keep the others from their turn: its list of runs says what the error is.
-    Errors: the last one that is none of ours.
+    Errors: the last one that is none of ours; the job's list of runs says what it is.
     """
-    runs: list[RestartRun] = []
-    unexpected: Exception | None = None
-    for job_id in fetch_values(_DUE):
-        try:
-            run = retried(lambda job_id=job_id: _run_if_due(job_id))  # type: ignore[misc]
-        except Exception as error:
-            unexpected = error
-            run = _failed(job_id, error)
-        runs += [run] if run else []
-    if unexpected is not None:
-        raise unexpected
-    return runs
+    return run_each_due(RestartJob, _run, failed=_failed, is_enabled=True)
 
 
 def run_once(job_id: int, *, principal: Principal, selection_id: int | None = None) -> RestartRun:
@@ -166,23 +153,6 @@ def _require_fresh(job: RestartJob, selection_id: int) -> None:
     since = [job.updated_at, *fetch_values(_LATEST, [job.id])]
     if frozen is None or frozen.frozen_at < max(since):
         raise InvalidRestartJob("selection", "is no preview of this restart job as it is now; preview it again.")
-
-
-def _run_if_due(job_id: int) -> RestartRun | None:
-    with transaction.atomic():
-        job = RestartJob.objects.select_for_update(no_key=True).filter(id=job_id).first()
-        if job is None or not _is_due(job):
-            return None
-        _move_on(job)
-        return _run(job)
-
-
-def _is_due(job: RestartJob) -> bool:
-    return job.is_enabled and job.next_at is not None and job.next_at <= database_time()
-
-
-def _move_on(job: RestartJob) -> None:
-    RestartJob.objects.filter(id=job.id).update(next_at=next_run(job.schedule or "", database_time()))
 
 
 def _run(job: RestartJob, *, asked_by: str | None = None, selection_id: int | None = None) -> RestartRun:
@@ -253,12 +223,7 @@ def _acting(job: RestartJob) -> Principal:
 _AGAIN = "Somebody who may configure and decide on every address has to save the restart job again."
 
 
-def _failed(job_id: int, error: Exception) -> RestartRun | None:
-    """List a run that an error of the machinery has ended; the next one is due by the schedule."""
-    with transaction.atomic():
-        job = RestartJob.objects.select_for_update(no_key=True).filter(id=job_id).first()
-        if job is None or not _is_due(job):
-            return None
-        _move_on(job)
-        text = f"{type(error).__name__}: {error}"[:2000]
-        return RestartRun.objects.create(restart_job_id=job.id, outcome=RunOutcome.FAILED, detail=text)
+def _failed(job: RestartJob, error: Exception) -> RestartRun:
+    """List a run that an error of the machinery has ended."""
+    text = f"{type(error).__name__}: {error}"[:2000]
+    return RestartRun.objects.create(restart_job_id=job.id, outcome=RunOutcome.FAILED, detail=text)

@@ -21,9 +21,9 @@ from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import bounded
 from poisonadmin.messages.queries.id_ranges import next_ranges
 from poisonadmin.reports.commands import files
-from poisonadmin.reports.commands.notices import note_ready
 from poisonadmin.reports.commands.parts import make_file, write_part
 from poisonadmin.reports.commands.requests import FILE_KEPT, REPORT
+from poisonadmin.reports.commands.saved import note_ready
 from poisonadmin.reports.domain.asked import AskedReport, from_json
 from poisonadmin.reports.domain.kinds import Grain
 from poisonadmin.reports.domain.reading import Reading

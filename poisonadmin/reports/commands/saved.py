@@ -1,35 +1,42 @@
-"""Reports under a name: saved, removed, and run by their schedules with the rights that their owners have then."""
+"""Reports under a name: saved, removed, and run by their schedules with the rights that their owners have then.
 
+The notice that one is ready has a link and the checksum, and no rows. It is made with the report; the outbox of alerts
+(alerts/commands/send.py) sends it until it is taken.
+"""
+
+import json
 import secrets as random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from django.conf import settings
 from django.db import transaction
+from django.urls import reverse
 
 from poisonadmin.alerts.channels.registry import CHANNELS
+from poisonadmin.alerts.commands.rules import new_webhook_id
+from poisonadmin.alerts.domain.conditions import one_line
 from poisonadmin.alerts.domain.kinds import ChannelKind
-from poisonadmin.alerts.domain.signatures import SECRET_BYTES, secret_text
+from poisonadmin.alerts.domain.notices import SECRET_BYTES, NoticeType, secret_text
 from poisonadmin.core.commands.configured import remove_own, save_own
-from poisonadmin.core.commands.locks import retried
-from poisonadmin.core.commands.schedules import next_run, rights_of_owner
+from poisonadmin.core.commands.schedules import next_run, rights_of_owner, run_each_due
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import PoisonAdminError, error_text
 from poisonadmin.core.domain.settings import InvalidValue, checked
-from poisonadmin.core.queries.rows import database_time, fetch_values
+from poisonadmin.core.queries.rows import database_time
 from poisonadmin.reports.commands.requests import request_report
-from poisonadmin.reports.domain.asked import AskedReport, Period, from_json
+from poisonadmin.reports.domain.asked import AskedReport, Period, SavedReportSettings, from_json
 from poisonadmin.reports.domain.columns import InvalidReport
-from poisonadmin.reports.domain.saved import SavedReportSettings
 from poisonadmin.reports.queries.live import report_filter
 from poisonadmin.reports.queries.rows import require_export
 from poisonadmin.reports.queries.saved import SavedReportRow, get_saved_report
 from poisonadmin.runs.domain.kinds import KindName
+from poisonadmin.runs.queries.runs import StoredRun, find_run
+from poisonadmin.store.models.alert import AlertDelivery
 from poisonadmin.store.models.report import SavedReport
 from poisonadmin.store.models.run import LongRun
-
-_DUE = "SELECT id FROM saved_report WHERE next_at <= now() ORDER BY next_at, id"
 
 
 def last_days(days: int, at: datetime, asked: AskedReport) -> AskedReport:
@@ -151,27 +158,24 @@ def run_saved_due() -> list[int]:
 
     Call under `single_flight(Tick.SAVED_REPORTS)`. One that is refused says why, and keeps no other from its turn.
     """
-    made = [retried(lambda saved_id=saved_id: _run_if_due(saved_id)) for saved_id in fetch_values(_DUE)]  # type: ignore[misc]
-    return [report_id for report_id in made if report_id is not None]
+    return run_each_due(SavedReport, _run, failed=_failed, time_zone=lambda row: str(row.asked["time_zone"]))
 
 
-def _run_if_due(saved_id: int) -> int | None:
-    with transaction.atomic():
-        row = SavedReport.objects.select_for_update().filter(id=saved_id).first()
-        now = database_time()
-        if row is None or row.next_at is None or row.next_at > now:
-            return None
-        error, report_id = None, None
-        try:
-            with transaction.atomic():  # nothing of a run that is refused stays
-                if LongRun.objects.filter(kind=KindName.REPORT, params__saved_id=row.id, ended_at=None).exists():
-                    raise StillBeingMade("Its last run is still being made, so this one was left out.")
-                report_id = _request(row, now)
-        except PoisonAdminError as refused:
-            error = refused.detail
-        later = next_run(row.schedule or "", now, str(row.asked["time_zone"]))
-        SavedReport.objects.filter(id=saved_id).update(next_at=later, last_error=error)
+def _run(row: SavedReport) -> int | None:
+    error, report_id = None, None
+    try:
+        with transaction.atomic():  # nothing of a run that is refused stays
+            if LongRun.objects.filter(kind=KindName.REPORT, params__saved_id=row.id, ended_at=None).exists():
+                raise StillBeingMade("Its last run is still being made, so this one was left out.")
+            report_id = _request(row, database_time())
+    except PoisonAdminError as refused:
+        error = refused.detail
+    SavedReport.objects.filter(id=row.id).update(last_error=error)
     return report_id
+
+
+def _failed(row: SavedReport, error: Exception) -> None:
+    SavedReport.objects.filter(id=row.id).update(last_error=error_text(error))
 
 
 def _request(row: SavedReport, now: datetime) -> int:
@@ -182,3 +186,41 @@ def _request(row: SavedReport, now: datetime) -> int:
     if row.days is not None:
         asked = last_days(row.days, now, asked)
     return request_report(asked, principal=acting, saved_id=row.id)
+
+
+def note_ready(report_id: int) -> None:
+    """Have others told that a report is ready, where a saved one says so. Call in the transaction that ends it."""
+    run = find_run(KindName.REPORT, report_id)
+    assert run is not None
+    saved = SavedReport.objects.filter(id=run.params["saved_id"], channel__isnull=False).first()
+    if saved is not None:
+        AlertDelivery.objects.create(saved=saved, webhook_id=new_webhook_id(), body=_body(saved, run))
+
+
+def _body(saved: SavedReport, run: StoredRun) -> str:
+    """Return the JSON that is sent, in the form of alerts: a receiver and a mail show it as they show those."""
+    assert run.result is not None
+    rows, sha256 = run.result["rows"], run.result["sha256"]
+    at = None if run.ended_at is None else run.ended_at.isoformat(timespec="seconds")
+    shown = {
+        "id": str(run.id),
+        "kind": "report",
+        "title": one_line(f"Report {saved.name}: {rows:,} rows, SHA-256 {sha256}", 300),
+        "url": f"{settings.PUBLIC_URL}{reverse('reports-one', args=[run.id])}",
+        "facts": {
+            "report": str(run.id),
+            "kind": run.params["asked"]["kind"],
+            "format": run.params["asked"]["format"],
+            "rows": rows,
+            "sha256": sha256,
+            "expires_at": run.result["file_until"],
+        },
+        "opened_at": at,
+        "resolved_at": None,
+    }
+    document = {
+        "type": str(NoticeType.REPORT),
+        "timestamp": at,
+        "data": {"rule": saved.name, "installation": settings.ENVIRONMENT_NAME, "alerts": [shown], "more": 0},
+    }
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))

@@ -1,13 +1,16 @@
-"""The parameters of a report, checked, and the columns of its result."""
+"""The parameters of a report, checked, the columns of its result, and what is kept of one under a name."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from poisonadmin.alerts.domain.kinds import ChannelKind
+from poisonadmin.core.domain import settings
 from poisonadmin.core.domain.errors import all_checked
 from poisonadmin.core.domain.exports import ColumnType, FileFormat, Schema
+from poisonadmin.core.domain.settings import one_of, within
 from poisonadmin.reports.domain.columns import InvalidReport, ReportColumn, named
 from poisonadmin.reports.domain.kinds import (
     COUNT,
@@ -20,6 +23,7 @@ from poisonadmin.reports.domain.kinds import (
     ReportKind,
 )
 
+MAX_NAME_CHARS = 100
 MAX_COLUMNS = 60
 MAX_GROUPS_BY = 4
 # Names in the database of time zones that mean another zone on each machine, or none.
@@ -49,12 +53,12 @@ class AskedReport:
     """
 
     kind: ReportKind
-    format: FileFormat
-    filter: Mapping[str, Sequence[str]]
-    columns: tuple[str, ...]
-    period: Period
-    time_zone: str
-    group_by: tuple[str, ...]
+    format: FileFormat = FileFormat.JSON
+    filter: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
+    period: Period = Period()
+    time_zone: str = "UTC"
+    group_by: tuple[str, ...] = ()
     pivot: str | None = None
     figure: str | None = None
 
@@ -140,31 +144,21 @@ def from_json(kept: Mapping[str, Any]) -> AskedReport:
     )
 
 
-def asked_report(
-    kind: str,
-    *,
-    format: str = FileFormat.JSON,  # noqa: A002  (the field's name everywhere)
-    filter: Mapping[str, Sequence[str]] | None = None,  # noqa: A002
-    columns: Sequence[str] = (),
-    period: Period | None = None,
-    time_zone: str = "UTC",
-    group_by: Sequence[str] = (),
-    pivot: str | None = None,
-    figure: str | None = None,
-) -> AskedReport:
-    """Return the report of these wishes; where no columns are chosen those of its kind. Errors: `InvalidReport`."""
-    first = all_checked(
-        {"kind": lambda: _kind(kind), "format": lambda: _format(format), "zone": lambda: _zone(time_zone)}
+def asked_report(kind: str, **wishes: Any) -> AskedReport:
+    """Return the report of these wishes, which are fields of `AskedReport`; where no columns are chosen, it has those
+    of its kind. Errors: `InvalidReport`."""
+    found = AskedReport(**{"kind": kind, **wishes})
+    checked = all_checked(
+        {"kind": lambda: _kind(kind), "format": lambda: _format(found.format), "zone": lambda: _zone(found.time_zone)}
     )
-    info = KINDS[first["kind"]]
-    groups = tuple(group_by) or tuple(name for name in info.group_by if name != pivot)
+    info = KINDS[checked["kind"]]
+    pivot, columns = found.pivot, tuple(found.columns)
+    groups = tuple(found.group_by) or tuple(name for name in info.group_by if name != pivot)
     _check_groups(info, groups, "group_by", MAX_GROUPS_BY)
-    found = AskedReport(
-        first["kind"], first["format"], dict(filter or {}), tuple(columns), period or Period(), time_zone, groups
-    )
+    found = replace(found, kind=checked["kind"], format=checked["format"], columns=columns, group_by=groups)
     _check_period(found.period)
-    if pivot or figure:
-        return _pivoted(found, pivot, figure)
+    if pivot or found.figure:
+        return _pivoted(found, pivot, found.figure)
     if found.measures is None:
         _check_names(info, columns, "columns", MAX_COLUMNS)
         return found if columns else replace(found, columns=info.default)
@@ -260,3 +254,35 @@ def _zone(name: str) -> ZoneInfo:
 def _check_period(period: Period) -> None:
     if period.since is not None and period.until is not None and period.since >= period.until:
         raise InvalidReport("period", "ends before it begins.")
+
+
+@settings.configuration
+class SavedReportSettings:
+    """A report as a person keeps it under a name.
+
+    `days`: its period is so many whole days before a run; None: the period of the report. `schedule`: five cron fields
+    in its time zone. `channel`, `to`: how others are told of a run of the schedule.
+    """
+
+    name: str = settings.name_of(MAX_NAME_CHARS)
+    days: int | None = settings.number(
+        "Days",
+        within(1, 800),
+        default=None,
+        note="The last whole days before each run, instead of the period above.",
+    )
+    schedule: str | None = settings.text(
+        "Schedule: five cron fields", default=None, most=100, hint="0 7 * * 1", note="In the time zone above."
+    )
+    is_shared: bool = settings.switch("Share it with others", default=False)
+    channel: str | None = settings.choice(
+        "When it is ready, tell by", one_of(ChannelKind, "."), default=None, hint="Nobody"
+    )
+    to: Sequence[str] = settings.lines(
+        "Send to",
+        default=[],
+        most=20,
+        each=2000,
+        rows=2,
+        note="Mail addresses, one a line, or one URL. They get a link below POISONADMIN_PUBLIC_URL, and no rows.",
+    )

@@ -15,11 +15,10 @@ from poisonadmin.core.domain.exports import FileFormat
 from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.domain.settings import Setting, settings_of
 from poisonadmin.reports.commands import saved
-from poisonadmin.reports.domain.asked import AskedReport, Period, asked_report
+from poisonadmin.reports.domain.asked import MAX_NAME_CHARS, AskedReport, Period, SavedReportSettings, asked_report
 from poisonadmin.reports.domain.columns import InvalidReport
 from poisonadmin.reports.domain.groups import PIVOT_VALUES
 from poisonadmin.reports.domain.kinds import KINDS, KindInfo, PeriodBy, ReportKind
-from poisonadmin.reports.domain.saved import MAX_NAME_CHARS, SavedReportSettings
 from poisonadmin.reports.queries.live import report_filter
 from poisonadmin.web.pages.forms import (
     TextField,

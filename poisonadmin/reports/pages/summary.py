@@ -20,9 +20,8 @@ from poisonadmin.reports.domain.kinds import BRACKETS
 from poisonadmin.reports.pages.forms import KEPT_FIELDS, initial_of
 from poisonadmin.reports.pages.plots import Plot, largest, stacked
 from poisonadmin.reports.queries.archived import archived_days
-from poisonadmin.reports.queries.figures import failures_by_month, with_archived
+from poisonadmin.reports.queries.figures import failures_by_day, failures_by_month, top_groups, with_archived
 from poisonadmin.reports.queries.rows import rows_at_once
-from poisonadmin.reports.queries.summary import failures_by_day, top_groups
 from poisonadmin.web.pages.templatetags.pages import milliseconds
 from poisonadmin.web.pages.views import page
 
@@ -102,8 +101,8 @@ def _failures(
 ) -> tuple[list[str], Mapping[str, tuple[int, ...]]]:
     """Return what the days or months of the period are called, and the failures of each by address."""
     if is_by_day:
-        by_day = failures_by_day(period, zone, principal=principal, patterns=patterns)
-        return [f"{day:%b} {day.day}" for day in by_day.days], by_day.by_address
+        days, by_address = failures_by_day(period, zone, principal=principal, patterns=patterns)
+        return [f"{day:%b} {day.day}" for day in days], by_address
     months, by_address = failures_by_month(period, principal=principal, patterns=patterns)
     return [f"{month:%b %y}" for month in months], by_address
 

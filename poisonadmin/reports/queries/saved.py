@@ -13,7 +13,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.rows import Versioned, columns, fetch, fetch_one, known
 from poisonadmin.core.queries.sql import Sql, all_of, raw
-from poisonadmin.reports.domain.saved import SavedReportSettings
+from poisonadmin.reports.domain.asked import SavedReportSettings
 
 
 @dataclass(frozen=True, kw_only=True)

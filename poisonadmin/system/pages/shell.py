@@ -12,7 +12,7 @@ from django.shortcuts import render
 from django.urls import path, reverse
 
 from poisonadmin.addresses.queries import names_holding
-from poisonadmin.alerts.queries.rules import failing_rules
+from poisonadmin.alerts.queries.alerts import failing_rules
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import checked_text
 from poisonadmin.core.queries.rows import QueryTooExpensive

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from poisonadmin.alerts.channels.contract import AlertChannel, ChannelAnswer, HttpPost, Notice
 from poisonadmin.alerts.domain.conditions import one_line
+from poisonadmin.alerts.domain.notices import signature
 from poisonadmin.alerts.domain.rules import InvalidAlertRule
-from poisonadmin.alerts.domain.signatures import signature
 from poisonadmin.core.domain.ssrf import guard_from
 from poisonadmin.destinations.domain.http_config import InvalidDestination, validate_url
 
