@@ -69,7 +69,7 @@ def test_a_normal_end_and_an_end_without_a_conversation_send_nothing(broker: Non
 def test_a_content_rule_ends_a_conversation_with_an_error(broker: None) -> None:
     first, behind = enqueue(2, conversation_id="c-1")
     claim(limit=1)
-    answer([first], "ruled", ruling="end_conversation", error_message="rule no employee: end_conversation")
+    answer([first], "ruled", rule_action="end_conversation", error_message="rule no employee: end_conversation")
     settle()
     assert states([first, behind]) == ["FAIL", "NDLV"]
     assert errors() == [{"conversation_id": "c-1", "code": 500, "description": "rule no employee: end_conversation"}]

@@ -49,7 +49,12 @@ def test_a_message_that_a_rule_rejects_is_not_delivered_and_no_failure(url: str)
     message = Message.objects.get(id=bad)
     assert (message.attempt_number, message.failure_count, message.failed_at, message.group) == (1, 0, None, None)
     attempt = Attempt.objects.get(message_id=bad)
-    assert (attempt.outcome, attempt.rule_id, attempt.ruling, attempt.started_at) == ("ruled", row.id, "reject", None)
+    assert (attempt.outcome, attempt.rule_id, attempt.rule_action, attempt.started_at) == (
+        "ruled",
+        row.id,
+        "reject",
+        None,
+    )
     assert last(good)[:2] == ("failed", "TBDL")
     row.refresh_from_db()
     assert row.hits == 1

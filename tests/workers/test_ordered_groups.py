@@ -96,7 +96,7 @@ def test_what_a_rule_keeps_from_delivery_holds_its_chain_only_when_it_stays(
     assert (tally.ruled, tally.begun, tally.failed) == (1, len(expected) - 1, 0)
     assert tally.not_begun == 3 - len(expected)
     kept = next(row for row in done.rows if row.message_id == 2)
-    assert (kept.rule_id, kept.ruling, kept.started_at) == (4, str(do), None)
+    assert (kept.rule_id, kept.rule_action, kept.started_at) == (4, str(do), None)
     assert kept.error_message == f"rule a rule: {do}"
 
 

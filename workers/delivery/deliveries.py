@@ -200,7 +200,7 @@ def row_of_rule(run: RunIdentity, delivery: Delivery, *, finished_at: datetime) 
         error_message=storable(decision.note, MAX_MESSAGE_CHARS),
         move_to=decision.address,
         rule_id=decision.rule_id,
-        ruling=decision.action,
+        rule_action=decision.action,
     )
 
 

@@ -169,7 +169,7 @@ def _write(
     cursor.execute(_BODY, message)
     for row in rows["attempts"]:
         # A file has the columns that there were when it was written.
-        cursor.execute(_ATTEMPT, dict.fromkeys(_ATTEMPT_COLUMNS) | row)
+        cursor.execute(_ATTEMPT, {column.name: row.get(column.filed_as) for column in ATTEMPT_COLUMNS})
     for row in rows["history"]:
         cursor.execute(_HISTORY, row)
     for row in rows["results"]:

@@ -53,7 +53,7 @@ class Answered(NamedTuple):
     cause_class: str | None = None
     status_code: int | None = None
     rule_id: int | None = None
-    ruling: str | None = None
+    rule_action: str | None = None
     error_code: int | None = None
     destination: str | None = None
     tags: Sequence[str] = ()
@@ -168,7 +168,7 @@ def decide_retry(one: Answered, policy: Policy, *, conversation_failures: int | 
         case Outcome.CONVERSATION_ENDED:
             return answer_decision.on_conversation_ended(one.failure_count, one.conversation_error)
         case Outcome.RULED:
-            do = Before(one.ruling or Before.REJECT)
+            do = Before(one.rule_action or Before.REJECT)
             return on_ruled(
                 do, one.move_to, failure_count=one.failure_count, hops=one.hops, why=one.error_message or ""
             )

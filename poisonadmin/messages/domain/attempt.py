@@ -49,8 +49,8 @@ class ShownAttempt:
 class AttemptRecord(ShownAttempt):
     """A row of the `attempt` table: the way of one delivery, as its node writes it and `settle` reads it.
 
-    `rule_id`, `ruling`: the content rule that decided, and its action. `error_code`: that of a conversation which its
-    consumer ended with an error.
+    `rule_id`, `rule_action`: the content rule that decided, and its action. `error_code`: that of a conversation which
+    its consumer ended with an error.
     """
 
     message_id: Annotated[int, PgType("int8")]
@@ -58,7 +58,7 @@ class AttemptRecord(ShownAttempt):
     shard: Annotated[int | None, PgType("int2")]
     destination_id: Annotated[int | None, PgType("int8")]
     rule_id: Annotated[int | None, PgType("int8")] = None
-    ruling: Annotated[str | None, PgType("text", 20)] = None
+    rule_action: Annotated[str | None, PgType("text", 20)] = None
     error_code: Annotated[int | None, PgType("int4")] = None
 
 
@@ -69,6 +69,11 @@ class AttemptColumn(NamedTuple):
     type: str
     max_chars: int | None
     is_nullable: bool
+
+    @property
+    def filed_as(self) -> str:
+        """Its name in the files of the archive, which keep the names that they were begun with."""
+        return "ruling" if self.name == "rule_action" else self.name
 
 
 def _column(name: str, hint: object) -> AttemptColumn:

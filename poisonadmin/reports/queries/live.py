@@ -49,7 +49,8 @@ _MESSAGES = partial(
 _TRY = partial(
     Sql,
     """SELECT t.message_id, t.attempt_number, t.started_at, t.finished_at, t.outcome, t.error_class, t.cause_class,
-       left(t.error_message, 2000) AS error_message, t.title, t.status_code, d.name AS destination, t.ruling,
+       left(t.error_message, 2000) AS error_message, t.title, t.status_code, d.name AS destination,
+       t.rule_action AS ruling,
        (SELECT name FROM node WHERE claim_id = t.claim_id AND shard = t.shard LIMIT 1) AS node,
        (SELECT name FROM rule WHERE id = t.rule_id) AS rule, t.consumer_version
     FROM attempt AS t LEFT JOIN destination AS d ON d.id = t.destination_id AND {seen} WHERE {which}""",

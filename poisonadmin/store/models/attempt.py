@@ -42,7 +42,7 @@ class Attempt(models.Model):
     output = models.BinaryField(null=True)
     move_to = models.CharField(max_length=255, null=True)
     rule_id = models.BigIntegerField(null=True)
-    ruling = models.CharField(max_length=20, null=True)
+    rule_action = models.CharField(max_length=20, null=True)
     error_code = models.IntegerField(null=True)
     consumer_version = models.CharField(max_length=100, null=True)
 

@@ -154,7 +154,7 @@ ATTEMPTS = Table(
     "attempt AS t",
     "t.message_id",
     (
-        *(Column(one.name, _ARROW[one.type], f"t.{one.name}") for one in ATTEMPT_COLUMNS),
+        *(Column(one.filed_as, _ARROW[one.type], f"t.{one.name}") for one in ATTEMPT_COLUMNS),
         Column("address", _TEXT, "a.name", _MESSAGE_OF_ATTEMPT),
         Column("destination", _TEXT, "(SELECT name FROM destination WHERE id = t.destination_id)"),
         Column("node", _TEXT, "(SELECT name FROM node WHERE claim_id = t.claim_id AND shard = t.shard LIMIT 1)"),

@@ -1,0 +1,9 @@
+"""An attempt that a content rule decided on names the rule's action."""
+
+from django.db import migrations
+
+
+class Migration(migrations.Migration):
+    dependencies = [("store", "0013_reports")]
+
+    operations = [migrations.RenameField("attempt", "ruling", "rule_action")]
