@@ -1,34 +1,31 @@
 """Rules that say which operations need a sign-off."""
 
-from rest_framework import serializers
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
-from poisonadmin.core.domain.addresses import MAX_ADDRESS_CHARS
 from poisonadmin.core.domain.errors import NEW
+from poisonadmin.core.domain.settings import settings_of
 from poisonadmin.decisions.operations.domain.actions import OperationAction
-from poisonadmin.decisions.sign_offs.commands import MAX_ABOVE, delete_sign_off_rule, save_sign_off_rule
+from poisonadmin.decisions.sign_offs.commands import delete_sign_off_rule, save_sign_off_rule
+from poisonadmin.decisions.sign_offs.domain import SignOffLimit
 from poisonadmin.decisions.sign_offs.queries import SignOffRuleRow, get_sign_off_rule, list_sign_off_rules
-from poisonadmin.web.api.contract import StrictSerializer, Text, contract
+from poisonadmin.web.api.contract import SettingsInput, contract
 from poisonadmin.web.api.shape import Shape, whole_list
 from poisonadmin.web.api.view import ApiView, route, shown
 
 RULE = Shape("SignOffRule", SignOffRuleRow, kinds={"action": OperationAction | None})
 
 
-class SignOffRuleFields(StrictSerializer):
+class SignOffRuleFields(SettingsInput):
     """`above`: operations on more messages at the pattern need a sign-off; 0: all do."""
 
-    above = serializers.IntegerField(min_value=0, max_value=MAX_ABOVE)
+    settings = settings_of(SignOffLimit, but=("match", "action"))
 
 
-class SignOffRuleInput(SignOffRuleFields):
+class SignOffRuleInput(SettingsInput):
     """With the pattern of addresses, and the action; null: any."""
 
-    match = Text(max_length=MAX_ADDRESS_CHARS)
-    action = serializers.ChoiceField(
-        choices=[str(one) for one in OperationAction], required=False, allow_null=True, default=None
-    )
+    settings = settings_of(SignOffLimit)
 
 
 class SignOffRuleList(ApiView):
@@ -42,10 +39,7 @@ class SignOffRuleList(ApiView):
     @contract(Permission.CONFIGURE, "sign-offs", {201: RULE}, body=SignOffRuleInput, acts=True)
     def post(self) -> Response:
         """Create a rule: larger operations wait for another person; 409 when pattern and action have one."""
-        body = self.body
-        saved = save_sign_off_rule(
-            body["match"], body["action"], above=body["above"], principal=self.principal, expected_version=NEW
-        )
+        saved = save_sign_off_rule(**self.body, principal=self.principal, expected_version=NEW)
         return self.created(RULE, get_sign_off_rule(saved.id, principal=self.reader), saved.id)
 
 
@@ -61,13 +55,8 @@ class SignOffRuleOne(ApiView):
     def put(self, sign_off_rule_id: int) -> Response:
         """Change the limit. Pattern and action stay: others are another rule."""
         row = get_sign_off_rule(sign_off_rule_id, principal=self.reader)
-        save_sign_off_rule(
-            row.match,
-            row.action,
-            above=self.body["above"],
-            principal=self.principal,
-            expected_version=self.expected_version,
-        )
+        version = self.expected_version
+        save_sign_off_rule(row.match, row.action, **self.body, principal=self.principal, expected_version=version)
         return shown(RULE, get_sign_off_rule(sign_off_rule_id, principal=self.reader))
 
     @contract(Permission.CONFIGURE, "sign-offs", {204: None})

@@ -1,25 +1,23 @@
 """Sign-offs: another person consents or refuses in time, and exactly one decision counts; and the rules for them."""
 
-from functools import partial
 from typing import Any
 
 from django.db import connection, transaction
 
 from poisonadmin.core.commands import audit, configured, locks
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
-from poisonadmin.core.domain.addresses import validate_pattern
-from poisonadmin.core.domain.errors import InvalidField, NotFound, PoisonAdminError, all_checked
+from poisonadmin.core.domain.errors import InvalidField, NotFound, PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
-from poisonadmin.core.domain.settings import InvalidValue, of_field, whole
+from poisonadmin.core.domain.settings import checked
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.decisions.operations.commands.beginning import start
 from poisonadmin.decisions.operations.commands.carry_out import why_not_allowed
 from poisonadmin.decisions.operations.commands.operations import OperationNotChanged, end_where_over
-from poisonadmin.decisions.operations.domain.actions import ACTIONS, OperationAction
+from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.domain.lifecycle import OperationState
 from poisonadmin.decisions.operations.domain.params import require_reason
 from poisonadmin.decisions.operations.queries.operations import OperationDetail, get_operation
-from poisonadmin.decisions.sign_offs.domain import SignOffDecision
+from poisonadmin.decisions.sign_offs.domain import SignOffDecision, SignOffLimit
 from poisonadmin.decisions.sign_offs.queries import messages_at, rule_name
 from poisonadmin.store.models.operation import Operation, SignOffRule
 
@@ -142,31 +140,15 @@ def _why_not(operation_id: int) -> str:
     return f"The operation is {state}; it does not wait for a sign-off."
 
 
-MAX_ABOVE = 10_000_000
-
-
 class InvalidSignOffRule(InvalidField):
     """Raised when a field of a sign-off rule is invalid; `field` names what is wrong."""
 
     code = "invalid_sign_off_rule"
 
 
-_checked_above = whole(0, MAX_ABOVE, wrong="must be a whole number within {}..{}.")
-
-
-def check_sign_off_rule(match: str, action: str | None, *, above: int | None) -> None:
-    """Do nothing where a rule may be so. Errors: `InvalidSignOffRule`."""
-    checks = {
-        "match": lambda: validate_pattern(match),
-        "action": lambda: _check_action(action),
-        "above": lambda: _checked_above(above),
-    }
-    all_checked({name: partial(of_field, name, check, InvalidSignOffRule) for name, check in checks.items()})
-
-
-def _check_action(action: str | None) -> None:
-    if action is not None and action not in ACTIONS:
-        raise InvalidValue(f"must be one of {', '.join(ACTIONS)}, or left out for any.")
+def check_sign_off_rule(rule: SignOffLimit) -> SignOffLimit:
+    """Return a rule that may be so. Errors: `InvalidSignOffRule`."""
+    return checked(rule, InvalidSignOffRule)
 
 
 def save_sign_off_rule(
@@ -182,9 +164,8 @@ def save_sign_off_rule(
     Errors: `NotAllowed`, `InvalidSignOffRule`, `AlreadyExists`, `PreconditionFailed`.
     """
     principal.require(Permission.CONFIGURE)
-    check_sign_off_rule(match, action, above=above)
+    values = vars(check_sign_off_rule(SignOffLimit(match=match, action=action, above=above)))
     principal.require_cover(match)
-    values = {"match": match, "action": action, "above": above}
     return configured.save(
         SignOffRule,
         {"match": match, "action": action},

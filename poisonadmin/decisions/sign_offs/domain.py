@@ -5,7 +5,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from poisonadmin.core.domain.addresses import PatternIndex
+from poisonadmin.core.domain import settings
+from poisonadmin.core.domain.addresses import MAX_ADDRESS_CHARS, PatternIndex, validate_pattern
+from poisonadmin.core.domain.settings import one_of, whole
+from poisonadmin.decisions.operations.domain.actions import ACTIONS
+
+MAX_ABOVE = 10_000_000
 
 
 class SignOffDecision(StrEnum):
@@ -15,13 +20,23 @@ class SignOffDecision(StrEnum):
     REFUSE = "refuse"
 
 
-@dataclass(frozen=True)
+@settings.configuration
 class SignOffLimit:
     """An operation with this action (None: with any) on more than `above` messages at `match` needs a sign-off."""
 
-    match: str
-    action: str | None
-    above: int
+    match: str = settings.text("Addresses", validate_pattern, most=MAX_ADDRESS_CHARS, hint="invoices.*")
+    action: str | None = settings.choice(
+        "Action",
+        one_of(ACTIONS, ", or left out for any."),
+        default=None,
+        hint="any",
+        words={one.key: one.verb for one in ACTIONS.values()},
+    )
+    above: int = settings.number(
+        "Sign-off above so many messages",
+        whole(0, MAX_ABOVE, wrong="must be a whole number within {}..{}."),
+        note="Messages that the same person decided on in the last hour, with the same action, count too.",
+    )
 
 
 class MessagesAt(NamedTuple):
@@ -71,7 +86,7 @@ def strictest(limits: Sequence[SignOffLimit], messages: Iterable[MessagesAt]) ->
 
     A message counts for a pattern that matches one of its addresses.
 
-    >>> limits = [SignOffLimit("#", None, 5), SignOffLimit("a.*", "fail", 2)]
+    >>> limits = [SignOffLimit(match="#", above=5), SignOffLimit(match="a.*", action="fail", above=2)]
     >>> strictest(limits, [MessagesAt(frozenset({"a.dlq", "a.x"}), 2), MessagesAt(frozenset({"b"}), 3)]) is None
     True
     >>> strictest(limits, [MessagesAt(frozenset({"dlq", "a.x"}), 2, earlier=1), MessagesAt(frozenset({"b"}), 3)])

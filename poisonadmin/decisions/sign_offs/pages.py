@@ -9,8 +9,8 @@ from django.urls import path, reverse
 from django.views.decorators.http import require_POST
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.addresses import MAX_ADDRESS_CHARS
 from poisonadmin.core.domain.errors import AlreadyExists, PoisonAdminError
+from poisonadmin.core.domain.settings import settings_of
 from poisonadmin.decisions.operations.commands.operations import OperationNotChanged
 from poisonadmin.decisions.operations.domain.actions import ACTIONS
 from poisonadmin.decisions.operations.domain.lifecycle import OperationState
@@ -22,35 +22,25 @@ from poisonadmin.decisions.sign_offs.commands import (
     save_sign_off_rule,
     sign_off,
 )
-from poisonadmin.decisions.sign_offs.domain import SignOffDecision, SignOffNeeded
+from poisonadmin.decisions.sign_offs.domain import SignOffDecision, SignOffLimit, SignOffNeeded
 from poisonadmin.decisions.sign_offs.queries import get_sign_off_rule, list_sign_off_rules
-from poisonadmin.web.pages.forms import StoredForm, TextField, saved_or_shown, whole_number
+from poisonadmin.web.pages.forms import saved_or_shown
+from poisonadmin.web.pages.setting_fields import SettingsForm
 from poisonadmin.web.pages.views import NO_REASON, Section, SidebarEntry, page, pager, reason_of
 
 SHOWN_WITHOUT = 20
 
 
-class SignOffRuleForm(StoredForm):
+class SignOffRuleForm(SettingsForm):
     """A rule. Its pattern and its action stay: others are another rule."""
 
     object_type = "sign_off_rule"
     keeps = ("match", "action")
-    match = TextField("Addresses", most=MAX_ADDRESS_CHARS, needed=True, hint="invoices.*")
-    action = TextField("Action", choices=[("", "any"), *((one.key, one.verb) for one in ACTIONS.values())])
-    above = whole_number(
-        "Sign-off above so many messages",
-        needed=True,
-        note="Messages that the same person decided on in the last hour, with the same action, count too.",
-    )
-
-    def rule(self) -> dict[str, Any]:
-        """Return the arguments of the command that saves it; what cannot be read may be anything."""
-        typed = self.cleaned_data
-        return {"match": typed.get("match", ""), "action": typed.get("action") or None, "above": typed.get("above")}
+    settings = settings_of(SignOffLimit)
 
     def check(self) -> None:
         """Raise what the command would refuse."""
-        check_sign_off_rule(**self.rule())
+        check_sign_off_rule(SignOffLimit(**self.values()))
 
     def field_of(self, error: PoisonAdminError) -> str:
         """Return the field of an error."""
@@ -104,7 +94,7 @@ def edit(request: HttpRequest, principal: Principal, sign_off_rule_id: int | Non
     form = SignOffRuleForm(request.POST if request.method == "POST" else None, row)
 
     def save() -> str:
-        save_sign_off_rule(**form.rule(), principal=principal, expected_version=form.expected_version())
+        save_sign_off_rule(**form.values(), principal=principal, expected_version=form.expected_version())
         notes.success(request, "The sign-off rule is saved.")
         return reverse("sign_offs")
 

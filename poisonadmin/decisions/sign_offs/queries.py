@@ -13,14 +13,11 @@ from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.sign_offs.domain import MessagesAt, SignOffLimit, SignOffNeeded, strictest
 
 
-@dataclass(frozen=True)
-class SignOffRuleRow(Versioned):
+@dataclass(frozen=True, kw_only=True)
+class SignOffRuleRow(SignOffLimit, Versioned):
     """An operation on more than `above` messages at addresses that `match` needs a sign-off. `action` null: any."""
 
     id: int
-    match: str
-    action: str | None
-    above: int
     version: int
     updated_by: str
     updated_at: datetime
