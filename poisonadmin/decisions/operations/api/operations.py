@@ -189,52 +189,30 @@ class OperationLedger(ApiView):
         )
 
 
-class _ChangeView(ApiView):
-    """Base of the endpoints that change an operation."""
-
-    def changed(self, operation_id: int, what: OperationChange) -> Response:
-        """Make the change and return the operation as it is now."""
-        operations.change(operation_id, what, reason=self.body.get("reason", ""), principal=self.principal)
-        return shown(OPERATION, get_operation(operation_id, principal=self.reader))
-
-
 class ChangeInput(StrictSerializer):
     """`reason`: why, for the audit log; the operation has its own."""
 
     reason = Text(max_length=MAX_REASON_CHARS, required=False)
 
 
-_CHANGES: dict[str, Any] = {"body": ChangeInput, "acts": True}
+_CHANGES = {
+    OperationChange.PAUSE: "Let nothing more begin until it is resumed. What is under way ends.",
+    OperationChange.RESUME: "Go on with an operation that was paused or halted.",
+    OperationChange.CANCEL: "End an operation: what is under way ends, what is not begun waits for a decision as before."
+    "\n\nIts state is `cancelling` until that is so, then `cancelled`.",
+}
 
 
-class OperationPause(_ChangeView):
-    """`/operations/{id}/pause/`."""
+def _change_view(what: OperationChange, about: str) -> type[ApiView]:
+    """Return the view that makes a change, and shows the operation as it is now."""
 
-    @contract(Permission.DECIDE, "operations", {200: OPERATION}, **_CHANGES)
-    def post(self, operation_id: int) -> Response:
-        """Let nothing more begin until it is resumed. What is under way ends."""
-        return self.changed(operation_id, OperationChange.PAUSE)
+    def post(self: ApiView, operation_id: int) -> Response:
+        operations.change(operation_id, what, reason=self.body.get("reason", ""), principal=self.principal)
+        return shown(OPERATION, get_operation(operation_id, principal=self.reader))
 
-
-class OperationResume(_ChangeView):
-    """`/operations/{id}/resume/`."""
-
-    @contract(Permission.DECIDE, "operations", {200: OPERATION}, **_CHANGES)
-    def post(self, operation_id: int) -> Response:
-        """Go on with an operation that was paused or halted."""
-        return self.changed(operation_id, OperationChange.RESUME)
-
-
-class OperationCancel(_ChangeView):
-    """`/operations/{id}/cancel/`."""
-
-    @contract(Permission.DECIDE, "operations", {200: OPERATION}, **_CHANGES)
-    def post(self, operation_id: int) -> Response:
-        """End an operation: what is under way ends, what is not begun waits for a decision as before.
-
-        Its state is `cancelling` until that is so, then `cancelled`.
-        """
-        return self.changed(operation_id, OperationChange.CANCEL)
+    post.__doc__ = about
+    handler = contract(Permission.DECIDE, "operations", {200: OPERATION}, body=ChangeInput, acts=True)(post)
+    return type(f"Operation_{what}", (ApiView,), {"operation": f"operation_{what}", "post": handler})
 
 
 class SignOffInput(ReasonInput):
@@ -271,8 +249,9 @@ urlpatterns = [
     route("operations/<id:operation_id>/", OperationOne, name="api-operation"),
     route("operations/<id:operation_id>/members/", OperationMembers, name="api-operation-members"),
     route("operations/<id:operation_id>/members.csv", OperationLedger, name="api-operation-ledger"),
-    route("operations/<id:operation_id>/pause/", OperationPause, name="api-operation-pause"),
-    route("operations/<id:operation_id>/resume/", OperationResume, name="api-operation-resume"),
-    route("operations/<id:operation_id>/cancel/", OperationCancel, name="api-operation-cancel"),
+    *(
+        route(f"operations/<id:operation_id>/{what}/", _change_view(what, about), name=f"api-operation-{what}")
+        for what, about in _CHANGES.items()
+    ),
     route("operations/<id:operation_id>/sign-offs/", OperationSignOff, name="api-operation-sign-offs"),
 ]

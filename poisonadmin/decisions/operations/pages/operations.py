@@ -1,6 +1,5 @@
 """Operations: the list, each with its ledger, and pausing, resuming and cancelling them."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages as notes
@@ -66,15 +65,6 @@ CHANGES: dict[OperationChange, tuple[str, str]] = {
 }
 
 
-@dataclass(frozen=True)
-class Line:
-    """A line of the ledger; the last one, of all members, has no outcome."""
-
-    outcome: MemberOutcome | None
-    words: str
-    count: int
-
-
 @page(filters=(), sidebar=SidebarEntry(Section.TRIAGE, 30, "Operations", "check", "t"))
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """List the operations on more than one message, newest first."""
@@ -92,8 +82,8 @@ def show(request: HttpRequest, principal: Principal, operation_id: int) -> HttpR
         "action": ACTIONS[found.action],
         "state": STATES[found.state],
         "lines": [
-            *(Line(one, OUTCOMES[one], n) for one in OUTCOMES if (n := getattr(found.ledger, one))),
-            Line(None, "All", found.count),
+            *((one, words, n) for one, words in OUTCOMES.items() if (n := getattr(found.ledger, one))),
+            (None, "All", found.count),
         ],
         "changes": [(what, *CHANGES[what]) for what in changes_of(OperationState(found.state))]
         if found.ended_at is None
