@@ -1,7 +1,7 @@
 """Restart jobs, the messages that one would decide on next, and their runs with the ledgers of their operations."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
@@ -11,7 +11,7 @@ from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Count, 
 from poisonadmin.core.queries.rows import Versioned, bounded, columns, fetch, fetch_by_id, known
 from poisonadmin.core.queries.sql import Sql, all_of, name
 from poisonadmin.decisions.operations.domain.lifecycle import Ledger
-from poisonadmin.decisions.operations.queries.operations import OperationDetail, operations_of_runs
+from poisonadmin.decisions.operations.queries.operations import operations_of_runs
 from poisonadmin.decisions.queries.refusals import CRASHED_NOTHING
 from poisonadmin.decisions.restart_jobs.domain import RestartJobSettings
 from poisonadmin.messages.domain.states import State
@@ -118,29 +118,25 @@ def count_restartable(job: RestartJobRow) -> Count:
 
 
 @dataclass(frozen=True)
-class _Run:
+class RestartRunRow:
+    """A run of a restart job, and its operation: `state`, `count`, `ledger` and `ended_at` are the operation's.
+
+    `asked_by`: the person who asked for the run; None where the schedule did. `detail`: why it began no operation.
+    """
+
     id: int
     at: datetime
     asked_by: str | None
     outcome: str
     detail: str | None
     operation_id: int | None
-
-
-@dataclass(frozen=True)
-class RestartRunRow(_Run):
-    """A run of a restart job, and its operation: `state`, `count`, `ledger` and `ended_at` are the operation's.
-
-    `asked_by`: the person who asked for the run; None where the schedule did. `detail`: why it began no operation.
-    """
-
     state: str | None = None
     count: int | None = None
     ledger: Ledger | None = None
     ended_at: datetime | None = None
 
 
-_RUNS = Sql("SELECT {columns} FROM restart_run", columns=columns(_Run, "restart_run"))
+_RUNS = Sql("SELECT id, at, asked_by, outcome, detail, operation_id FROM restart_run")
 
 
 def list_runs(
@@ -152,30 +148,23 @@ def list_runs(
     if not principal.sees_everything:
         return Page([], None, None)
     with bounded():
-        found = fetch_page(_Run, _RUNS + Sql("WHERE restart_job_id = {id}", id=job_id), page=page)
+        found = fetch_page(RestartRunRow, _RUNS + Sql("WHERE restart_job_id = {id}", id=job_id), page=page)
         return Page(_with_operations(found.results, principal), found.next, found.previous)
 
 
 def get_run(run_id: int, *, principal: Principal) -> RestartRunRow:
     """Return the run; raise NotFound."""
     principal.require(Permission.READ)
-    found = fetch_by_id(_Run, f"{_RUNS} WHERE id = %s", run_id) if principal.sees_everything else None
+    found = fetch_by_id(RestartRunRow, f"{_RUNS} WHERE id = %s", run_id) if principal.sees_everything else None
     return _with_operations([known(found, f"run {run_id}")], principal)[0]
 
 
-def _with_operations(runs: Sequence[_Run], principal: Principal) -> list[RestartRunRow]:
+def _with_operations(runs: Sequence[RestartRunRow], principal: Principal) -> list[RestartRunRow]:
     ids = [run.operation_id for run in runs if run.operation_id is not None]
     operations = operations_of_runs(ids, principal=principal)
-    return [_with_operation(run, operations.get(run.operation_id or 0)) for run in runs]
-
-
-def _with_operation(run: _Run, operation: OperationDetail | None) -> RestartRunRow:
-    if operation is None:
-        return RestartRunRow(**vars(run))
-    return RestartRunRow(
-        **vars(run),
-        state=operation.state,
-        count=operation.count,
-        ledger=operation.ledger,
-        ended_at=operation.ended_at,
-    )
+    return [
+        replace(run, state=begun.state, count=begun.count, ledger=begun.ledger, ended_at=begun.ended_at)
+        if (begun := operations.get(run.operation_id or 0))
+        else run
+        for run in runs
+    ]

@@ -198,8 +198,8 @@ class ChangeInput(StrictSerializer):
 _CHANGES = {
     OperationChange.PAUSE: "Let nothing more begin until it is resumed. What is under way ends.",
     OperationChange.RESUME: "Go on with an operation that was paused or halted.",
-    OperationChange.CANCEL: "End an operation: what is under way ends, what is not begun waits for a decision as before."
-    "\n\nIts state is `cancelling` until that is so, then `cancelled`.",
+    OperationChange.CANCEL: "End an operation: what is under way ends, what is not begun waits for a decision as"
+    " before.\n\nIts state is `cancelling` until that is so, then `cancelled`.",
 }
 
 
