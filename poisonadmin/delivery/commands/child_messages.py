@@ -13,6 +13,8 @@ from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts
 from poisonadmin.messages.domain.states import Event, State
 from poisonadmin.policies.domain.retry_decision import RetryDecision
 
+_BY_LANE = StatementParts(shows=("lane_id", "due_at"), then="SELECT lane_id, min(due_at) FROM changed GROUP BY lane_id")
+
 _HOPS = """
 INSERT INTO hop (message_id, from_address, to_address, queue, reason, by)
 SELECT * FROM unnest(%(ids)s::bigint[], %(froms)s::text[], %(tos)s::text[], %(queues)s::text[], %(reasons)s::text[],
@@ -60,10 +62,7 @@ _CHILDREN = enter(
     FROM parent JOIN hop ON hop.message_id = parent.id AND hop.times IS NULL ORDER BY hop.id
 )""",
     ),
-    parts=StatementParts(
-        shows=("lane_id", "due_at"),
-        then="SELECT lane_id, min(due_at) FROM changed GROUP BY lane_id",
-    ),
+    parts=_BY_LANE,
 )
 
 
@@ -129,10 +128,7 @@ _ENQUEUE = enter(
     INSERT INTO body (id, headers, payload) SELECT error_id, '{}', payload FROM made
 )""",
     ),
-    parts=StatementParts(
-        shows=("lane_id", "due_at"),
-        then="SELECT lane_id, min(due_at) FROM changed GROUP BY lane_id",
-    ),
+    parts=_BY_LANE,
 )
 
 

@@ -7,7 +7,14 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
-from poisonadmin.decisions.operations.api.selections import MESSAGE, PREVIEW, created, shown
+from poisonadmin.decisions.operations.api.selections import (
+    MESSAGE,
+    PREVIEW,
+    OperationPreviewInput,
+    created,
+    previewed,
+    shown,
+)
 from poisonadmin.decisions.operations.commands import beginning, operations
 from poisonadmin.decisions.operations.commands.operations import record_export
 from poisonadmin.decisions.operations.domain.actions import OperationAction
@@ -22,7 +29,6 @@ from poisonadmin.decisions.operations.queries.operations import (
     list_operation_members,
     list_operations,
 )
-from poisonadmin.decisions.operations.queries.preview import preview
 from poisonadmin.decisions.sign_offs.commands import sign_off
 from poisonadmin.decisions.sign_offs.domain import SignOffDecision
 from poisonadmin.messages.domain.outcomes import MemberOutcome
@@ -33,7 +39,6 @@ from poisonadmin.web.api.contract import (
     PAGE,
     FilterField,
     Identifier,
-    JsonObject,
     Moment,
     Paged,
     Raw,
@@ -58,7 +63,7 @@ OPERATION = Shape("Operation", OperationDetail, leave_out=_INTERNAL, also={"done
 LISTED_OPERATION = Shape("ListedOperation", OperationRow, leave_out=_INTERNAL, kinds=_KINDS)
 
 
-class OperationInput(ReasonInput):
+class OperationInput(OperationPreviewInput, ReasonInput):
     """`selection`: a selection's id, or an object with the `filter` that is to be frozen.
 
     `params`: what the action needs to know: to redirect, `{"address": "…"}`; to patch, `json_patch` (RFC 6902), or
@@ -69,11 +74,7 @@ class OperationInput(ReasonInput):
     """
 
     selection = serializers.JSONField()
-    action = serializers.ChoiceField(choices=[str(one) for one in OperationAction])
-    rate_per_second = serializers.FloatField(required=False, allow_null=True)
-    canary = serializers.BooleanField(required=False, default=False)
     until = Moment(required=False)
-    params = JsonObject(required=False)
     break_glass = serializers.BooleanField(required=False, default=False)
     dry_run = serializers.BooleanField(required=False, default=False)
 
@@ -119,11 +120,9 @@ class OperationList(ApiView):
         return created(self, OPERATION, get_operation(operation_id, principal=self.reader), 202)
 
     def _preview(self, selection: Any, action: OperationAction) -> Response:
-        body = self.body
         selection_id = selection if isinstance(selection, int) else freeze(selection, principal=self.reader)
-        pace = Pace(body.get("rate_per_second"), body["canary"])
-        found = get_selection(selection_id, principal=self.reader)
-        return shown(PREVIEW, preview(found, action, principal=self.reader, params=body.get("params"), pace=pace))
+        pace = Pace(self.body.get("rate_per_second"), self.body["canary"])
+        return previewed(selection_id, action, pace, self.reader, self.body.get("params"))
 
 
 def _selection_of(given: Any) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 from rest_framework import serializers
 from rest_framework.response import Response
 
-from poisonadmin.core.domain.access import Permission
+from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.domain.pace import Pace
 from poisonadmin.decisions.operations.queries.preview import OperationPreview, preview
@@ -108,6 +108,14 @@ class OperationPreviewInput(StrictSerializer):
     canary = serializers.BooleanField(required=False, default=False)
 
 
+def previewed(
+    selection_id: int, action: OperationAction, pace: Pace, principal: Principal, params: Any = None
+) -> Response:
+    """Answer with what an operation would do with the members of a selection now."""
+    selection = get_selection(selection_id, principal=principal)
+    return shown(PREVIEW, preview(selection, action, principal=principal, params=params, pace=pace))
+
+
 class SelectionPreview(ApiView):
     """`/selections/{id}/preview/`."""
 
@@ -123,18 +131,16 @@ class SelectionPreview(ApiView):
     )
     def get(self, selection_id: int) -> Response:
         """Show what an operation would do with the members now, by the checks that carrying it out makes."""
-        selection = get_selection(selection_id, principal=self.principal)
         action = OperationAction(self.query["action"] or OperationAction.APPROVE)
         pace = Pace(self.query["rate_per_second"], bool(self.query["canary"]))
-        return shown(PREVIEW, preview(selection, action, principal=self.principal, pace=pace))
+        return previewed(selection_id, action, pace, self.principal)
 
     @contract(Permission.READ, "operations", {200: PREVIEW}, body=OperationPreviewInput)
     def post(self, selection_id: int) -> Response:
         """Show the same for an action that needs `params`. Nothing is changed."""
-        selection = get_selection(selection_id, principal=self.principal)
-        action, params = OperationAction(self.body["action"]), self.body.get("params")
         pace = Pace(self.body.get("rate_per_second"), self.body["canary"])
-        return shown(PREVIEW, preview(selection, action, principal=self.principal, params=params, pace=pace))
+        action = OperationAction(self.body["action"])
+        return previewed(selection_id, action, pace, self.principal, self.body.get("params"))
 
 
 urlpatterns = [
