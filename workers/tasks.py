@@ -21,8 +21,8 @@ from poisonadmin.delivery.commands.ordered_conversations import clear_lanes
 from poisonadmin.delivery.commands.recovery import sweep_journals
 from poisonadmin.destinations.domain.http_config import is_sendable
 from poisonadmin.groups.alike.commands import request_daily_search
+from poisonadmin.messages.commands.admission import expire_due
 from poisonadmin.messages.commands.counts import check_some, fold
-from poisonadmin.messages.commands.expiry import expire_due
 from poisonadmin.reports.commands.requests import remove_expired_files
 from poisonadmin.reports.commands.saved import run_saved_due
 from poisonadmin.runs.commands.engine import carry_out

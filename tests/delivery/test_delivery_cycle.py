@@ -12,8 +12,8 @@ from poisonadmin.delivery.commands.claim import ClaimRef, claim_due, seconds_unt
 from poisonadmin.delivery.commands.recovery import recover
 from poisonadmin.delivery.commands.settle import Settled, settle
 from poisonadmin.delivery.domain.claim_plan import slot_distance
+from poisonadmin.messages.commands.admission import expire_due
 from poisonadmin.messages.commands.counts import fold
-from poisonadmin.messages.commands.expiry import expire_due
 from poisonadmin.store.models.claim import Claim
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.history import History

@@ -12,8 +12,8 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.claim import claim_due
 from poisonadmin.delivery.commands.recovery import recover
 from poisonadmin.delivery.commands.settle import settle
+from poisonadmin.messages.commands.admission import expire_due
 from poisonadmin.messages.commands.counts import fold
-from poisonadmin.messages.commands.expiry import expire_due
 from poisonadmin.store.models.message import Message
 from tests.faults.invariants import all_broken
 from tests.fixtures import decisions

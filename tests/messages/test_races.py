@@ -17,8 +17,8 @@ from poisonadmin.delivery.commands.recovery import recover
 from poisonadmin.delivery.commands.settle import Settled, settle
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
+from poisonadmin.messages.commands.admission import expire_due
 from poisonadmin.messages.commands.counts import fold
-from poisonadmin.messages.commands.expiry import expire_due
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.claim import Claim
 from poisonadmin.store.models.lane import Lane

@@ -22,8 +22,8 @@ from poisonadmin.decisions.operations.queries.preview import preview
 from poisonadmin.delivery.commands.claim import claim_due, claim_isolated
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.delivery.domain.claim_plan import slot_distance
+from poisonadmin.messages.commands.admission import expire_due
 from poisonadmin.messages.commands.confirmations import confirm
-from poisonadmin.messages.commands.expiry import expire_due
 from poisonadmin.messages.domain.outcomes import MemberOutcome
 from poisonadmin.search.commands import selections
 from poisonadmin.search.commands.selections import freeze

@@ -1,6 +1,6 @@
-"""Refuses messages that may not wait for a delivery where they are.
+"""Refuses messages that may not wait for a delivery where they are, and gives up those that have waited too long.
 
-Their payload is too large, their bookmark on the poison list, or their conversation has ended.
+Refused are payloads that are too large, bookmarks on the poison list, and messages of conversations that have ended.
 
 Whoever leaves messages in TBDL on an address calls `refuse_inadmissible` in the same transaction. What slips through,
 since a bookmark is listed while an intake goes on, is not read by the task that has it (workers/delivery/claimed.py)
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.queries.sql import join, named_sql, raw
@@ -172,3 +173,26 @@ def admit_again(cursor: CursorWrapper, message_ids: Sequence[int], *, actor: str
     their conversations (R6, R7). Call with the messages locked, before they leave their address."""
     release_for_messages(cursor, message_ids, actor=actor, note=note)
     cursor.execute(str(_REOPEN), {"ids": list(message_ids)})
+
+
+_EXPIRE = move(
+    State.TBDL,
+    Event.EXPIRED,
+    State.FAIL,
+    reason=Reason.EXPIRED,
+    chosen="""
+    SELECT id, address_id, state, reason, group_id FROM message
+    WHERE state = 'TBDL' AND expires_at <= now() ORDER BY expires_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+""",
+)
+
+
+def expire_due(limit: int = 10_000) -> int:
+    """Move messages that wait past their `expires_at` to FAIL `expired`.
+
+    Return how many. One under way is left to end.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_EXPIRE, {"limit": limit, "actor": "system", "note": None})
+        count: int = cursor.fetchone()[0]
+    return count
