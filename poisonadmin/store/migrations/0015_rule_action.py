@@ -4,6 +4,6 @@ from django.db import migrations
 
 
 class Migration(migrations.Migration):
-    dependencies = [("store", "0013_reports")]
+    dependencies = [("store", "0014_archive")]
 
     operations = [migrations.RenameField("attempt", "ruling", "rule_action")]
