@@ -32,7 +32,7 @@ from poisonadmin.messages.commands.counts import fold, verify
 from poisonadmin.runs.commands.engine import carry_out
 from sample.backlog.load import load_backlog
 from tests.fixtures.live_web import running_web
-from workers.spark.archive_store import SparkArchiveStore
+from workers.spark.jobs.archive import SparkArchiveStore
 from workers.spark.session import start_session
 
 NAME = "ARCHIVE"

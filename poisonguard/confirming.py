@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Union
 
 from poisonguard.errors import Unreachable
-from poisonguard.server import Answer, Backoff, Server
+from poisonguard.server import Backoff, Server
 
 logger = logging.getLogger("poisonguard")
 MAX_WAITING = 10_000
@@ -124,7 +124,7 @@ class Confirmer:
         except Unreachable as error:
             logger.warning("%d confirmations wait: %s", len(self._queue), error)
             return backoff.seconds()
-        if _is_to_be_sent_again(answer):
+        if answer.is_temporary(_AGAIN):
             logger.warning("%d confirmations wait: the server answered %d", len(self._queue), answer.status)
             return backoff.seconds(answer.retry_after)
         backoff.reset()
@@ -132,7 +132,3 @@ class Confirmer:
             detail = answer.body.get("detail", "")
             logger.warning("message %d was not confirmed: %d %s", delivery.message_id, answer.status, detail)
         return None
-
-
-def _is_to_be_sent_again(answer: Answer) -> bool:
-    return answer.status in _AGAIN or answer.status >= 500 or 300 <= answer.status < 400

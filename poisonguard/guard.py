@@ -12,41 +12,42 @@ import threading
 import weakref
 from pathlib import Path
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Callable, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypedDict
 
 from poisonguard.confirming import Confirmer, Headers
 from poisonguard.errors import GuardError, ListNotLoaded, Undecided
-from poisonguard.held import Held
-from poisonguard.journal import CrashJournal
-from poisonguard.listing import Listing
-from poisonguard.place import Place, forget_held, make_place
+from poisonguard.listing import Held, Listing
+from poisonguard.place import CrashJournal, Place, forget_held, make_place
 from poisonguard.reporter import Reporter
 from poisonguard.server import Server
-from poisonguard.skipping import SKIPPED, OnSkip, Skip
 from poisonguard.wording import Wording, bookmark_of, payload_bytes
 
 
-class Lasting(Protocol):
-    """A guard that has to learn of a fork and of the end."""
+class _Skipped:
+    def __repr__(self) -> str:
+        return "SKIPPED"
 
-    def forked(self) -> None:
-        """Begin anew: this is the child."""
-
-    def flush(self) -> None:
-        """Give reports that are on their way a moment; what is being handled stays in the journal (AMPS-9)."""
+    def __bool__(self) -> bool:
+        return False
 
 
-_living: weakref.WeakSet[Lasting] = weakref.WeakSet()
+# What `handle` returns in place of the handler's answer when the bookmark is listed.
+SKIPPED: Any = _Skipped()
 
 
-def remember(guard: Lasting) -> None:
-    """Tell it from now on."""
-    _living.add(guard)
+class Skip(NamedTuple):
+    """A message that is not handled because its bookmark is listed; `why`: what is known of it."""
+
+    bookmark: str
+    payload: Any
+    why: str
 
 
-def forget(guard: Lasting) -> None:
-    """Tell it no more."""
-    _living.discard(guard)
+OnSkip = Callable[[Skip], object]
+
+
+# The guards that have to learn of a fork, and of the end of the process.
+_living: weakref.WeakSet[Guard] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
@@ -164,7 +165,7 @@ class Guard:
             self._start_options = (timeout, or_else)
             if self._place is None:
                 self._place = make_place(self._root)
-                remember(self)
+                _living.add(self)
                 self._reporter.start()
                 self._listing.start()
         if not self._listing.wait(timeout):
@@ -247,7 +248,7 @@ class Guard:
         self._listing.stop(timeout)
         self._reporter.stop(timeout)
         place.close()
-        forget(self)
+        _living.discard(self)
 
     def __enter__(self) -> Guard:
         return self.start()
@@ -297,6 +298,9 @@ class Guard:
         self._begin_anew()
 
     def flush(self) -> None:
-        """Wait for up to four seconds until all that is to be said is answered; called when the process ends."""
+        """Wait for up to four seconds until all that is to be said is answered; called when the process ends.
+
+        What is being handled stays in the journal (AMPS-9).
+        """
         self._reporter.flush(AT_EXIT_SECONDS)
         self._confirmer.flush(AT_EXIT_SECONDS)

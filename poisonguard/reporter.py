@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
 from poisonguard.errors import Unreachable
-from poisonguard.held import Held
-from poisonguard.journal import CrashJournal
-from poisonguard.place import Place, dead_places
+from poisonguard.listing import Held
+from poisonguard.place import CrashJournal, Place, dead_places
 from poisonguard.server import Answer, Backoff, Server
 from poisonguard.wording import without_payload
 
@@ -158,7 +157,7 @@ class Reporter:
         except (OSError, ValueError):
             logger.exception("the report %s cannot be read", waiting.path.name)
             answer = Answer(400, {"detail": "it cannot be read"}, 0.0)
-        if _is_to_be_sent_again(answer):
+        if answer.is_temporary(_AGAIN):
             logger.warning("%d reports wait: the server answered %d %s", len(self._queue), *_status_and_detail(answer))
             self._send_at = time.monotonic() + backoff.seconds(answer.retry_after)
             return
@@ -187,10 +186,6 @@ class Reporter:
         path.replace(aside / f"{time.time_ns()}-{path.name}")
         for old in sorted(aside.iterdir())[:-MAX_REFUSED]:
             old.unlink(missing_ok=True)
-
-
-def _is_to_be_sent_again(answer: Answer) -> bool:
-    return answer.status in _AGAIN or answer.status >= 500 or 300 <= answer.status < 400
 
 
 def _status_and_detail(answer: Answer) -> tuple[int, str]:

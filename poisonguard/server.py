@@ -50,6 +50,10 @@ class Answer(NamedTuple):
     body: dict[str, Any]
     retry_after: float
 
+    def is_temporary(self, statuses: frozenset[int]) -> bool:
+        """Return whether the request is to be sent again: after a redirect, a server's error, one of these statuses."""
+        return self.status in statuses or self.status >= 500 or 300 <= self.status < 400
+
 
 class Server:
     """One PoisonAdmin, by its address and a token of it."""
@@ -137,15 +141,19 @@ class Stream:
 
 
 def _answer_of(response: http.client.HTTPResponse) -> Answer:
-    """Read an answer; a body that is no JSON object counts as an empty one."""
     raw = response.read(MAX_ANSWER_BYTES)
-    try:
-        body = json.loads(raw) if raw else {}
-    except ValueError:
-        body = {}
     retry_after = response.headers.get("Retry-After", "")
     seconds = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else 0.0
-    return Answer(response.status, body if isinstance(body, dict) else {}, seconds)
+    return Answer(response.status, json_object(raw), seconds)
+
+
+def json_object(raw: str | bytes) -> dict[str, Any]:
+    """Return a JSON object; what is none counts as an empty one."""
+    try:
+        found = json.loads(raw)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _detail(error: Exception) -> str:

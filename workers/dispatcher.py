@@ -1,10 +1,17 @@
-"""Keeps redelivery going: claims what is due, sees to it that tasks deliver it, and settles what they delivered."""
+"""Keeps redelivery going: claims what is due, sees to it that tasks deliver it, settles what they delivered.
+
+Recovery on this machine reads the journals that its sandboxes have left behind.
+"""
 
 import logging
+import platform
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 import psycopg
 from django.db import close_old_connections, connections
@@ -14,6 +21,7 @@ from poisonadmin.core.domain.errors import error_text
 from poisonadmin.core.domain.locks import DUE_CHANNEL
 from poisonadmin.core.domain.spark_settings import MOST_DELIVERY_TASKS
 from poisonadmin.delivery.commands.claim import seconds_until_due
+from poisonadmin.delivery.commands.recovery import LostNode, recover, search_lost_nodes
 from poisonadmin.delivery.commands.redelivery import (
     Redelivery,
     begin_redelivery,
@@ -22,10 +30,48 @@ from poisonadmin.delivery.commands.redelivery import (
     shards_left,
     stop_claims,
 )
+from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.runs.commands.worker_runs import RunHeartbeat
-from workers.crash_recovery import recover_here
+from workers.delivery.handler.children import end_sandboxes_of
+from workers.delivery.handler.journals import attempts_left_behind, journal_directory, node_ids, remove_journals
 from workers.delivery.sessions import Sessions, listen, wait_for_notification
 from workers.delivery.task import MOST_WAITING
+
+
+def recover_here() -> None:
+    """Settle what is answered, and give back what dead nodes held, of this machine's also what they had begun."""
+    recover()
+    if search_lost_nodes(platform.node(), LocalJournals()):
+        settle()
+
+
+class LocalJournals:
+    """Those in POISONADMIN_HOME. A node's own directory is read where it names another."""
+
+    def read(self, node: LostNode) -> Sequence[Mapping[str, Any]] | None:
+        """Return the attempts in the node's journals, as rows; None when the journals are not there.
+
+        What its sandboxes have left behind is ended.
+        """
+        end_sandboxes_of(Path(node.journals), node.id)
+        rows = attempts_left_behind(
+            Path(node.journals),
+            node_id=node.id,
+            name=node.name,
+            claim_id=node.claim_id,
+            shard=node.shard,
+            destinations=node.destinations,
+        )
+        return None if rows is None else [asdict(row) for row in rows]
+
+    def forget(self, node_id: int) -> None:
+        """Remove the node's journals."""
+        remove_journals(node_id)
+
+    def node_ids(self) -> set[int]:
+        """Return the nodes that have journals here."""
+        return node_ids(journal_directory())
+
 
 # Eight claims at once that begin deliveries, or more small ones; those that only wait for answers are not counted.
 CLAIMS = 8

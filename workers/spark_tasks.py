@@ -31,8 +31,8 @@ from poisonadmin.sources.commands import draining
 from poisonadmin.sources.commands.directories import ingest_due
 from workers import spark_worker
 from workers.celery_app import app, do_each, worker_name
-from workers.spark.archive_store import SparkArchiveStore
 from workers.spark.jobs.alike import find_alike
+from workers.spark.jobs.archive import SparkArchiveStore
 from workers.spark.jobs.compare import compare
 from workers.spark.jobs.drain import count_waiting as waiting_in
 from workers.spark.jobs.drain import drain

@@ -31,12 +31,12 @@ from poisonadmin.search.deep.commands.requests import remove_hits_without_search
 from poisonadmin.sources.commands import broker_checks
 from poisonadmin.system.commands.audit_seals import seal_audit
 from poisonadmin.system.commands.housekeeping import clean_up
-from workers.brokers.checking import check_broker
+from workers.brokers.sources import check_broker
 from workers.celery_app import app, do_alone, do_each, worker_name
-from workers.crash_recovery import LocalJournals, recover_here
 from workers.delivery.http.answers import transport_failure
 from workers.delivery.http.connection import Pool
 from workers.delivery.http.reader import IncomingAnswer
+from workers.dispatcher import LocalJournals, recover_here
 
 
 @app.task  # type: ignore[untyped-decorator]

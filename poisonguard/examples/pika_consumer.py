@@ -16,8 +16,7 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
 from poisonguard.errors import Undecided
-from poisonguard.guard import Guard
-from poisonguard.skipping import Skip
+from poisonguard.guard import Guard, Skip
 
 
 def bill(body: bytes) -> None:

@@ -9,8 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from poisonguard.guard import Guard
-from poisonguard.skipping import Skip
+from poisonguard.guard import Guard, Skip
 
 
 def bill(line: str) -> None:

@@ -22,8 +22,8 @@ from tests.alike_groups.planted import figures, plant
 from tests.alike_groups.proposals import every_pair, search_due, take_in
 from tests.archive.fixtures import age, archive, erase_with, place  # noqa: F401  (a fixture)
 from tests.fixtures.decisions import mark_fail
-from workers.spark.archive_store import SparkArchiveStore
 from workers.spark.jobs.alike import _MOST_PAIRS, _NEIGHBOURS, alike_pairs, find_alike
+from workers.spark.jobs.archive import SparkArchiveStore
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

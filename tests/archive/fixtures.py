@@ -16,7 +16,7 @@ from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.intake.commands.batch import accept_stream
 from poisonadmin.runs.commands.engine import RunTurn, RunWork, carry_out
 from tests.fixtures.decisions import mark_fail, quarantine
-from workers.spark.archive_store import SparkArchiveStore
+from workers.spark.jobs.archive import SparkArchiveStore
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import Any
 import django
 
 from poisonadmin.archive.domain.pieces import PieceOrder, WriteOrder, WrittenPiece
-from workers.spark.archive_store import SparkArchiveStore
 from workers.spark.jobs import archive as job
+from workers.spark.jobs.archive import SparkArchiveStore
 
 _PAYLOAD_STEPS = ("remove_live", "_remove_of_piece")
 

@@ -31,9 +31,8 @@ from poisonadmin.store.models.run import LongRun
 from poisonadmin.store.models.search import SearchHit
 from tests.archive.fixtures import archive, erase_with, fail, place, put, rows_of  # noqa: F401  (a fixture)
 from tests.fixtures.decisions import quarantine
-from workers.spark.archive_store import SparkArchiveStore
-from workers.spark.tables.frames import read_table
-from workers.spark.tables.source import Extent
+from workers.spark.jobs.archive import SparkArchiveStore
+from workers.spark.tables.source import Extent, read_table
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("place")]
 AN_HOUR_ON = Now() + timedelta(hours=1)

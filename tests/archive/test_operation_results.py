@@ -38,8 +38,7 @@ from tests.fixtures.decisions import mark_fail
 from tests.fixtures.delivery import answer, claim, end_nodes, make_destination
 from tests.fixtures.pages import html_of
 from tests.operations.follow import approve_all, ledger
-from workers.spark.tables.frames import read_table
-from workers.spark.tables.source import Extent
+from workers.spark.tables.source import Extent, read_table
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("place", "in_process")]
 LIMITED = principal("kim", Role.OPERATOR, ["orders.#"])

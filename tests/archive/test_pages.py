@@ -14,7 +14,7 @@ from tests.archive.fixtures import archive, erase_with, place  # noqa: F401  (a 
 from tests.archive.test_restoring import put_archived
 from tests.fixtures.api import Caller
 from tests.fixtures.pages import html_of
-from workers.spark.archive_store import SparkArchiveStore
+from workers.spark.jobs.archive import SparkArchiveStore
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("place")]
 

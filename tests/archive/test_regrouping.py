@@ -31,8 +31,7 @@ from tests.fixtures.decisions import mark_fail
 from tests.messages.former_rules import Here, by_class, grouped, groups_of, regroup_with, renamed
 from workers.spark.jobs import regroup as regroup_job
 from workers.spark.jobs.regroup import SparkFailureReader
-from workers.spark.tables.frames import read_table
-from workers.spark.tables.source import Extent
+from workers.spark.tables.source import Extent, read_table
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("place")]
 _COPIED = ("message_id", "finished_at", "outcome", "error_class", "error_message", "fingerprint", "title")

@@ -28,8 +28,7 @@ from tests.archive.fixtures import age, archive, fail, place, put, rows_of  # no
 from tests.fixtures.api import Caller
 from tests.fixtures.decisions import mark_fail
 from tests.fixtures.delivery import make_orders_destination
-from workers.spark.tables.frames import read_table
-from workers.spark.tables.source import Extent
+from workers.spark.tables.source import Extent, read_table
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("place")]
 LIMITED = principal("pat", Role.OPERATOR, ["invoices.*"])

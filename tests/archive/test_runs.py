@@ -25,8 +25,7 @@ from tests.archive.fixtures import age, archive, begun, fail, place, put, rows_o
 from tests.archive.in_process import InProcessStore
 from tests.fixtures.decisions import restore
 from workers.spark.tables.columns import ARCHIVED, arrow_schema
-from workers.spark.tables.frames import read_table
-from workers.spark.tables.source import Extent
+from workers.spark.tables.source import Extent, read_table
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("place")]
 

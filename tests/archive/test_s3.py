@@ -30,7 +30,7 @@ from tests.archive.fixtures import archive, erase_with, fail, put
 from tests.archive.s3_server import S3Server, running_s3
 from tests.fixtures.database import empty_database
 from tests.searches.plain import search_due
-from workers.spark.archive_store import SparkArchiveStore
+from workers.spark.jobs.archive import SparkArchiveStore
 from workers.spark.jobs.search import find
 from workers.spark.tables.archive_files import located
 

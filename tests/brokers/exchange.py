@@ -7,8 +7,7 @@ from typing import Any
 from poisonadmin.store.models.intake import Source
 from poisonadmin.store.models.message import Body
 from tests.brokers.queues import Queues
-from workers.brokers.contract import Incoming, Outgoing
-from workers.brokers.registry import adapter
+from workers.brokers.contract import Incoming, Outgoing, adapter
 
 SECONDS = 30.0
 

@@ -20,8 +20,7 @@ from tests.brokers.messages import Received, Sent
 from tests.brokers.proxy import Proxy, proxy_to
 from tests.brokers.queues import Queues
 from tests.whole_system.installation import Installation, until
-from workers.brokers.contract import BrokerError
-from workers.brokers.registry import adapter
+from workers.brokers.contract import BrokerError, adapter
 
 COUNT = 1000
 SECONDS = 180

@@ -7,8 +7,7 @@ import pytest
 from tests.brokers.exchange import outgoing, publish, read_all
 from tests.brokers.messages import Sent
 from tests.brokers.queues import Queues, until_back
-from workers.brokers.contract import Adapter, BrokerError, Incoming, Login, Outgoing, Shard
-from workers.brokers.registry import adapter
+from workers.brokers.contract import Adapter, BrokerError, Incoming, Login, Outgoing, Shard, adapter
 
 SECONDS = 30.0
 

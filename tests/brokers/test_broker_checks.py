@@ -10,7 +10,7 @@ from poisonadmin.sources.queries import BrokerCheckRow, get_broker_check
 from tests.brokers.messages import Sent
 from tests.brokers.queues import Queues, until_back
 from tests.sources.checks import make_checks
-from workers.brokers.checking import check_broker
+from workers.brokers.sources import check_broker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

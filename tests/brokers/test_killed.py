@@ -19,8 +19,7 @@ from tests.brokers.messages import Sent
 from tests.brokers.queues import Queues
 from tests.brokers.server import Server
 from workers.brokers import drain as draining
-from workers.brokers.contract import Incoming
-from workers.brokers.registry import adapter
+from workers.brokers.contract import Incoming, adapter
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -121,7 +120,7 @@ def _drain(source: Source, queues: Queues, dead: str, database_url: str) -> Drai
     except Exception as error:
         return Drained(error=str(error))
     for shard in shards:
-        total += draining.drain_shard(database_url, source.id, shard, write_keys=lambda *_: None, idle_seconds=0.5)
+        total += draining.drain_shard(database_url, source.id, shard, idle_seconds=0.5)
     return total
 
 

@@ -12,8 +12,8 @@ import pytest
 from poisonadmin.embedded.ports import free_port
 from tests.brokers.rabbitmq import RabbitMq
 from tests.brokers.server import running
-from workers.brokers.checking import check_broker
 from workers.brokers.contract import BrokerError, Login
+from workers.brokers.sources import check_broker
 
 LOGIN = {"username": "guest", "password": "guest"}
 

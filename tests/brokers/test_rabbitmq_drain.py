@@ -23,8 +23,7 @@ from tests.brokers.proxy import proxy_to
 from tests.brokers.rabbitmq import RabbitMq
 from tests.brokers.rabbitmq_queues import ClassicQueues
 from workers.brokers import drain as draining
-from workers.brokers.contract import BrokerError, Shard
-from workers.brokers.registry import adapter
+from workers.brokers.contract import BrokerError, Shard, adapter
 from workers.brokers.staging import BrokerStaging
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -45,9 +44,7 @@ def drain(source: Source, test_database_url: str) -> Drain:
     """Return a function that drains a queue with one reader."""
 
     def drain_queue(queue: str, **options: Any) -> Drained:
-        return draining.drain_shard(
-            test_database_url, source.id, Shard(queue), write_keys=lambda *_: None, **({"idle_seconds": 0.3} | options)
-        )
+        return draining.drain_shard(test_database_url, source.id, Shard(queue), **({"idle_seconds": 0.3} | options))
 
     return drain_queue
 

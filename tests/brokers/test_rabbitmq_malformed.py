@@ -48,7 +48,7 @@ def test_no_message_keeps_those_behind_it_from_being_drained(queues: ClassicQueu
         time.sleep(0.05)
 
     source = source_of(queues, dead)
-    drained = drain_shard(test_database_url, source.id, Shard(dead), write_keys=lambda *_: None, idle_seconds=0.5)
+    drained = drain_shard(test_database_url, source.id, Shard(dead), idle_seconds=0.5)
 
     assert (drained.error, drained.staged + drained.rejected) == (None, 3)
     assert drained.staged >= 2

@@ -24,9 +24,8 @@ from tests.brokers.rabbitmq_queues import ClassicQueues
 from tests.faults.invariants import all_broken
 from tests.fixtures.decisions import approve
 from tests.messages.overlap import rows
-from workers.brokers.contract import Outgoing, Shard
+from workers.brokers.contract import Outgoing, Shard, adapter
 from workers.brokers.drain import drain_shard
-from workers.brokers.registry import adapter
 from workers.brokers.sources import depth_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -63,9 +62,7 @@ class ReturnLoop:
 
     def _drain_shard(self, source_id: int, _is_stopping: Any) -> Drained:
         try:
-            return drain_shard(
-                self._database_url, source_id, Shard(self.dead), write_keys=lambda *_: None, idle_seconds=0.3
-            )
+            return drain_shard(self._database_url, source_id, Shard(self.dead), idle_seconds=0.3)
         finally:
             connections.close_all()
 

@@ -24,7 +24,7 @@ from tests.workers.sinks import delivery
 from workers.brokers.rabbitmq.encoding import text_field
 from workers.delivery.broker import BrokerDestination, parse_broker_config
 from workers.delivery.deliver import deliver_all
-from workers.delivery.deliveries import Delivery, DestinationRow
+from workers.delivery.deliveries import ConfiguredDestination, Delivery
 
 RUNS_WITH = ("rabbitmq classic", "rabbitmq quorum")
 
@@ -32,7 +32,7 @@ RUNS_WITH = ("rabbitmq classic", "rabbitmq quorum")
 def destination(port: int, **config: Any) -> BrokerDestination:
     """Return a destination at a port of the loopback interface."""
     wanted = {"url": f"amqp://127.0.0.1:{port}", "batch": 50, "timeout_ms": 20_000, **config}
-    return parse_broker_config(DestinationRow(1, "rabbit", kind="rabbitmq", config=wanted))
+    return parse_broker_config(ConfiguredDestination(1, "rabbit", kind="rabbitmq", config=wanted))
 
 
 def returning(queue: str, count: int, **changes: Any) -> list[Delivery]:

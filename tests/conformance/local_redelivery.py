@@ -25,8 +25,7 @@ from tests.conformance.task_process import run_task
 from tests.fixtures.api import API
 from tests.whole_system.installation import PoisonAdmin, Reply
 from workers import spark_worker
-from workers.crash_recovery import LocalJournals
-from workers.dispatcher import Dispatcher
+from workers.dispatcher import Dispatcher, LocalJournals
 from workers.spark_worker import WorkerHeartbeat
 
 WORKER = "local-redelivery"

@@ -18,7 +18,7 @@ from tests.intake.staging import DIED, drained, letter, make_source
 from tests.messages.overlap import rows
 from tests.messages.reference_model import ATTEMPTS, Expected, Rules
 from tests.messages.simulated_tasks import HERE, IN_PAGES, Task, execute, write
-from workers.crash_recovery import LocalJournals
+from workers.dispatcher import LocalJournals
 
 FAILURES = DIED.delivery_count or 1
 

@@ -13,8 +13,7 @@ import time
 
 from poisonguard import reporter
 from poisonguard.errors import Undecided
-from poisonguard.guard import Guard
-from poisonguard.skipping import SKIPPED
+from poisonguard.guard import SKIPPED, Guard
 
 # Tests wait for what a heartbeat tells, and for what it takes over from dead children.
 reporter.HEARTBEAT_SECONDS = 0.5

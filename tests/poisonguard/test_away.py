@@ -8,7 +8,7 @@ import pytest
 from poisonadmin.store.models.access import ApiToken
 from poisonadmin.system.commands.accounts import create_token, revoke_token
 from poisonguard.errors import ListNotLoaded, Undecided
-from poisonguard.skipping import SKIPPED
+from poisonguard.guard import SKIPPED
 from tests.poisonguard.conftest import MakeGuard, Service, StartConsumer, closed_port, until
 
 SOURCE = "orders.eu"

@@ -16,8 +16,7 @@ from poisonadmin.store.models.access import ApiToken
 from poisonadmin.store.models.message import Message
 from poisonadmin.system.commands.accounts import create_token
 from poisonguard.errors import GuardError, ListNotLoaded, Refused
-from poisonguard.guard import Guard
-from poisonguard.skipping import SKIPPED
+from poisonguard.guard import SKIPPED, Guard
 from tests.poisonguard.conftest import MakeGuard, Service, StartConsumer, Web, closed_port, until
 
 SOURCE = "orders.eu"

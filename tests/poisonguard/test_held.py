@@ -2,7 +2,7 @@
 
 import threading
 
-from poisonguard.held import Held
+from poisonguard.listing import Held
 
 
 def test_a_bookmark_is_held_until_its_report_is_answered() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from poisonguard.journal import CrashJournal, Record, unfinished
+from poisonguard.place import CrashJournal, Record, unfinished
 
 
 def test_a_journal_says_what_was_being_handled(tmp_path: Path) -> None:

@@ -6,8 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from poisonguard.journal import Record
-from poisonguard.place import dead_places, make_place
+from poisonguard.place import Record, dead_places, make_place
 
 ROOT = Path(__file__).parents[2]
 OWNER = """

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from poisonguard.guard import Guard
-from poisonguard.skipping import SKIPPED, Skip
+from poisonguard.guard import SKIPPED, Guard, Skip
 from tests.poisonguard.conftest import MakeGuard, Service
 from tests.poisonguard.holding_proxy import HoldingProxy
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from poisonguard.skipping import SKIPPED
+from poisonguard.guard import SKIPPED
 from tests.poisonguard.conftest import MakeGuard, Service, StartConsumer, until
 from tests.poisonguard.holding_proxy import HoldingProxy
 

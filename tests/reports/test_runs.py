@@ -45,8 +45,7 @@ from tests.reports.conftest import Make, file_of, report_due
 from tests.reports.made import DAY, NOON, attempt, message
 from tests.reports.test_kinds import decided
 from workers.spark.tables.columns import TABLES, arrow_schema
-from workers.spark.tables.frames import read_table
-from workers.spark.tables.source import Extent
+from workers.spark.tables.source import Extent, read_table
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

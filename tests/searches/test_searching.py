@@ -37,8 +37,7 @@ from tests.fixtures.decisions import quarantine
 from tests.fixtures.delivery import make_destination
 from tests.searches.plain import PLAIN, put, search_due
 from workers.spark.tables.columns import TABLES, arrow_schema
-from workers.spark.tables.frames import read_table
-from workers.spark.tables.source import Extent
+from workers.spark.tables.source import Extent, read_table
 
 LIMITED = principal("lee", Role.VIEWER, ["orders.#"])
 WITHOUT_PAYLOADS = Principal("reader", Role.VIEWER, frozenset({Permission.READ}))

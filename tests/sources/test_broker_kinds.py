@@ -18,7 +18,7 @@ from poisonadmin.store.models.destination import DESTINATION_KINDS, Destination
 from poisonadmin.store.models.intake import SOURCE_KINDS
 from poisonadmin.store.models.message import Message
 from tests.fixtures.pages import waiting
-from workers.brokers.registry import adapter
+from workers.brokers.contract import adapter
 
 ROOT: Path = settings.BASE_DIR
 DECLARED = "poisonadmin/brokers/domain/broker_kinds.py"

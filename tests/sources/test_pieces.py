@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from workers.spark import pieces
 from workers.spark.pieces import do_pieces, tasks_side_by_side
-from workers.spark.schemas import RowSchema
+from workers.spark.tables.columns import RowSchema
 
 SHAPE = RowSchema("piece long, began double, ended double")
 

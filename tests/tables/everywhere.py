@@ -25,8 +25,7 @@ from workers.spark.jobs.regroup import SparkFailureReader
 from workers.spark.jobs.report import collect
 from workers.spark.jobs.search import find
 from workers.spark.session import start_session
-from workers.spark.tables.frames import read_table
-from workers.spark.tables.source import Extent
+from workers.spark.tables.source import Extent, read_table
 
 # {what: (the name of a job, its arguments after the session)}
 Asked = Mapping[str, tuple[str, tuple[Any, ...]]]

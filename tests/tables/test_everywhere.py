@@ -37,8 +37,7 @@ from tests.comparisons.incident import incident
 from tests.embedded.test_compose import DOCKER, PROJECT
 from tests.tables.everywhere import Asked, as_json, carried_out
 from workers.spark.tables.columns import TABLES, arrow_schema
-from workers.spark.tables.frames import read_table
-from workers.spark.tables.source import Extent
+from workers.spark.tables.source import Extent, read_table
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.long]
 COMPOSE = yaml.safe_load((PROJECT / "docker-compose.yml").read_text())["services"]

@@ -12,8 +12,7 @@ from poisonadmin.intake.commands.batch import accept_stream
 from poisonadmin.messages.domain.id_ranges import IdRange
 from tests.fixtures.decisions import quarantine
 from workers.spark.tables.columns import TABLES, arrow_schema
-from workers.spark.tables.frames import read_table
-from workers.spark.tables.source import Extent
+from workers.spark.tables.source import Extent, read_table
 
 pytestmark = pytest.mark.django_db(transaction=True)
 EVERYTHING = Extent([IdRange(0, 2**62)])

@@ -10,8 +10,9 @@ from typing import Any
 
 from poisonadmin.messages.domain.attempt import AttemptRecord
 from tests.workers.nodes import RecordingNode
+from tests.workers.sinks import Summary, summary_of
 from workers.delivery.deliver import deliver_all
-from workers.delivery.deliveries import Delivery, Summary
+from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.destination import HandlerDestination
 
 HANDLERS = Path(__file__).parents[1] / "handlers"
@@ -80,5 +81,5 @@ def handle(
         lease_deadline=lambda: until + 30,
         is_stopping=(stop or threading.Event()).is_set,
     )
-    summary = asyncio.run(deliver_all(deliveries, {1: destination}, node))
-    return Handled(summary, node.rows, node.begun, node.marked)
+    tallies = asyncio.run(deliver_all(deliveries, {1: destination}, node))
+    return Handled(summary_of(tallies), node.rows, node.begun, node.marked)

@@ -15,7 +15,7 @@ from poisonadmin.core.domain.ssrf import NetworkGuard
 from poisonadmin.messages.domain.attempt import AttemptRecord
 from tests.workers.nodes import RecordingNode
 from workers.delivery.deliver import deliver_all
-from workers.delivery.deliveries import Delivery, Summary
+from workers.delivery.deliveries import Delivery, Tally
 from workers.delivery.http.exchange import HttpDestination
 
 LOCAL = NetworkGuard(allow_loopback=True)
@@ -44,6 +44,23 @@ def destination(url: str, destination_id: int = 1, **changes: Any) -> HttpDestin
     return HttpDestination(**(fields | changes))
 
 
+@dataclass(frozen=True)
+class Summary:
+    """The sums over the destinations of a run, and the counts of each."""
+
+    by_destination: dict[int, Tally]
+    begun: int
+    delivered: int
+    failed: int
+    not_begun: int
+
+
+def summary_of(tallies: dict[int, Tally]) -> Summary:
+    """Return the summary of a run."""
+    names = ("begun", "delivered", "failed", "not_begun")
+    return Summary(tallies, **{name: sum(getattr(tally, name) for tally in tallies.values()) for name in names})
+
+
 @dataclass
 class Delivered:
     """What a run left behind."""
@@ -62,7 +79,8 @@ async def deliver(deliveries: Iterable[Delivery], *to: HttpDestination, **option
     """Deliver within a minute unless the test says otherwise; `options`: of the node, and `guard`, `lookup`."""
     network = {"guard": LOCAL} | {name: options.pop(name) for name in ("guard", "lookup") if name in options}
     node = RecordingNode(**options)
-    return Delivered(await deliver_all(deliveries, {each.id: each for each in to}, node, **network), node.rows)
+    tallies = await deliver_all(deliveries, {each.id: each for each in to}, node, **network)
+    return Delivered(summary_of(tallies), node.rows)
 
 
 @dataclass

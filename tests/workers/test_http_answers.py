@@ -9,7 +9,7 @@ from aiohttp import web
 
 from poisonadmin.messages.domain.attempt import AttemptRecord
 from tests.workers.sinks import deliver, delivery, destination, http_sink, outcome_of_connection, read_request, saying
-from workers.delivery.deliveries import DestinationRow
+from workers.delivery.deliveries import ConfiguredDestination
 from workers.delivery.http.exchange import KEPT_BYTES, parse_http_config
 
 
@@ -163,7 +163,7 @@ def test_a_consumer_that_sends_back_what_it_was_sent_shows_no_secret(before: int
 
     async def run() -> AttemptRecord:
         async with http_sink(echo) as url:
-            to = parse_http_config(DestinationRow(1, config={"url": url}, secrets=secrets))
+            to = parse_http_config(ConfiguredDestination(1, config={"url": url}, secrets=secrets))
             return (await deliver([delivery()], to)).row
 
     row = asyncio.run(run())
@@ -183,7 +183,7 @@ def test_a_consumer_s_wish_shows_no_secret() -> None:
     async def run() -> AttemptRecord:
         async with http_sink(discard) as url:
             secrets = {"X-Signature": "s3cr3t-signature"}
-            to = parse_http_config(DestinationRow(1, config={"url": url}, secrets=secrets))
+            to = parse_http_config(ConfiguredDestination(1, config={"url": url}, secrets=secrets))
             return (await deliver([delivery()], to)).row
 
     row = asyncio.run(run())

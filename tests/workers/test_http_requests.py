@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.workers.sinks import Seen, deliver, delivery, destination, http_sink, raw_sink, read_request
-from workers.delivery.deliveries import Delivery, DestinationRow
+from workers.delivery.deliveries import ConfiguredDestination, Delivery
 from workers.delivery.http.exchange import parse_http_config
 
 
@@ -155,7 +155,7 @@ def test_no_headers_whatever_break_a_request(headers, name):
 def test_the_destinations_own_headers_win_over_the_messages():
     config = {"url": "http://example.org/", "headers": {"X-Team": "shown", "X-Kind": "destination"}}
     secrets = {"Authorization": "Bearer secret", "x-team": "hidden"}
-    to = parse_http_config(DestinationRow(config=config, secrets=secrets))
+    to = parse_http_config(ConfiguredDestination(config=config, secrets=secrets))
     headers, _ = received(delivery(headers={"X-Kind": "message", "X-Team": "message"}), headers=to.headers)
     assert headers.getall("X-Kind") == ["destination"]
     assert headers.getall("X-Team") == ["hidden"]
@@ -164,7 +164,7 @@ def test_the_destinations_own_headers_win_over_the_messages():
 
 def test_secrets_are_not_shown_when_a_destination_is_printed():
     secrets = {"Authorization": "Bearer canary"}
-    to = parse_http_config(DestinationRow(config={"url": "http://example.org/"}, secrets=secrets))
+    to = parse_http_config(ConfiguredDestination(config={"url": "http://example.org/"}, secrets=secrets))
     assert "canary" not in repr(to)
 
 

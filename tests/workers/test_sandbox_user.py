@@ -13,7 +13,7 @@ import pytest
 
 from tests.whole_system.installation import until
 from tests.workers.sandboxes import HANDLERS, handle
-from workers.delivery.deliveries import DestinationRow
+from workers.delivery.deliveries import ConfiguredDestination
 from workers.delivery.handler.destination import (
     SandboxAccount,
     UnusableSandboxUser,
@@ -107,7 +107,7 @@ def test_a_user_that_is_named_must_do(roots: list[str], tmp_path: Path, monkeypa
     monkeypatch.setenv("POISONADMIN_HANDLER_PATH", str(hidden))
     monkeypatch.setenv("POISONADMIN_SANDBOX_USER", "nobody")
     assert "cannot run as nobody" in str(
-        parse_handler_config(DestinationRow(config={"callable": "deadly:handle"})).broken
+        parse_handler_config(ConfiguredDestination(config={"callable": "deadly:handle"})).broken
     )
     own = {"POISONADMIN_SANDBOX_USER": pwd.getpwuid(os.geteuid()).pw_name}
     assert choose_account(own, roots).account is None

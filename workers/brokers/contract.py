@@ -1,19 +1,23 @@
 """The contract of adapters, one for each kind of broker: read dead letters, settle them, publish with confirm.
 
-Everything here blocks; each object belongs to one thread. `registry.py` names the adapters.
+Everything here blocks; each object belongs to one thread.
 """
 
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import cache
+from importlib import import_module
+from typing import Any, Protocol, cast
 
+from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.groups.domain.failures import Failure
 from poisonadmin.messages.domain.dead_letter import DeadLetter
 from poisonadmin.sources.domain.broker_checks import FoundQueue
 
 READ_BYTES = 8 * 1024 * 1024
+_QUIET_SECONDS = 0.5
 _SIGNS_OF_DEAD_LETTERS = ("dlq", "dead", "error", "poison", "parking")
 
 Results = list[Failure | None]
@@ -175,6 +179,14 @@ class Adapter(Protocol):
         """Return the queues or topics there are, those with signs of dead letters first. Errors: `BrokerError`."""
 
 
+def first_messages(reader: Reader, limit: int) -> list[Incoming]:
+    """Return what a reader gives until nothing more comes for a moment, `limit` at most. Errors: `BrokerError`."""
+    found: list[Incoming] = []
+    while len(found) < limit and (some := reader.read(limit - len(found), _QUIET_SECONDS)):
+        found += some
+    return found
+
+
 def is_named_for_dead_letters(name: str, *more_signs: str) -> bool:
     """Return whether a queue's name has one of the usual signs of dead letters, or one of this broker's own.
 
@@ -200,3 +212,11 @@ def decoded(value: object) -> bytes | None:
         return base64.b64decode(text) if isinstance(text, str) else None
     except ValueError:
         return None
+
+
+@cache
+def adapter(kind: str) -> Adapter:
+    """Return the adapter of a kind; each `workers/brokers/<kind>/adapter.py` has one, named ADAPTER."""
+    if kind not in BROKERS:
+        raise LookupError(f"{kind} is no kind of broker; known are {', '.join(BROKERS)}.")
+    return cast("Adapter", import_module(f"workers.brokers.{kind}.adapter").ADAPTER)

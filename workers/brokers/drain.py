@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from poisonadmin.intake.domain.draining import Drained
-from workers.brokers.contract import BrokerError, Incoming, Reader, Shard
-from workers.brokers.registry import adapter
+from workers.brokers.contract import BrokerError, Incoming, Reader, Shard, adapter
 from workers.brokers.sources import read_source
-from workers.brokers.staging import BrokerStaging, Stored, WriteKeys
+from workers.brokers.staging import BrokerStaging, Stored
 
 BATCH_MESSAGES = 2000
 IDLE_SECONDS = 1.0
@@ -28,7 +27,6 @@ def drain_shard(
     source_id: int,
     shard: Shard,
     *,
-    write_keys: WriteKeys,
     is_stopping: Callable[[], bool] = lambda: False,
     seconds: float = DRAIN_SECONDS,
     idle_seconds: float = IDLE_SECONDS,
@@ -43,7 +41,7 @@ def drain_shard(
     except BrokerError as error:
         return Drained(is_empty=False, error=str(error))
     try:
-        staging = BrokerStaging(database_url, source_id, template=source.template, write_keys=write_keys)
+        staging = BrokerStaging(database_url, source_id, template=source.template)
         try:
             draining = _Draining(reader, staging)
             return draining.run(time.monotonic() + seconds, idle_seconds, is_stopping)

@@ -8,11 +8,6 @@ from typing import Generic, TypeVar
 from poisonadmin.groups.domain.failures import Failure
 from workers.brokers.contract import Outgoing, Results
 
-UNROUTABLE = "Unroutable"
-BROKER_REFUSED = "BrokerRefused"
-CONFIRM_LOST = "ConfirmLost"
-NOT_SENT = "NotSent"
-
 # So many messages in a row that each made the broker close the connection or channel: it is not the messages.
 MOST_REFUSED = 3
 
@@ -21,22 +16,22 @@ Key = TypeVar("Key")
 
 def unroutable(why: str) -> Failure:
     """Return the failure of a message that the broker took and could put nowhere."""
-    return Failure(UNROUTABLE, why)
+    return Failure("Unroutable", why)
 
 
 def refused(why: str) -> Failure:
     """Return the failure of a message that the broker said no to."""
-    return Failure(BROKER_REFUSED, why)
+    return Failure("BrokerRefused", why)
 
 
 def confirm_lost(why: str) -> Failure:
     """Return the failure of a message that was sent and not answered: the broker may have it."""
-    return Failure(CONFIRM_LOST, why)
+    return Failure("ConfirmLost", why)
 
 
 def not_sent(why: str) -> Failure:
     """Return the failure of a message that no broker has seen."""
-    return Failure(NOT_SENT, why)
+    return Failure("NotSent", why)
 
 
 class Sending(ABC, Generic[Key]):

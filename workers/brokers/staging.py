@@ -1,47 +1,52 @@
 """Stores the result of one read in one transaction: bodies, staged rows, what is no message, receipts."""
 
 import dataclasses
+import itertools
 import secrets
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 import orjson
 import psycopg
+from psycopg import sql
 
 from poisonadmin.brokers.domain.broker_names import address_for, content_digest, made_id, message_id_for
 from poisonadmin.core.domain.locks import Lock
-from poisonadmin.intake.domain import staged_rows
 from poisonadmin.intake.domain.draining import batch_prefix
-from poisonadmin.intake.domain.staged_rows import IntakeRow, dead_letter_json, headers_json
+from poisonadmin.intake.domain.staged_rows import TAKE_IDS, IntakeRow, dead_letter_json, headers_json
 from poisonadmin.messages.domain.dead_letter import DeadLetter, as_far_as_stored
 from poisonadmin.messages.domain.envelope_fields import LIMITS, InvalidEnvelope, storable
 from workers.brokers.contract import Incoming
 from workers.brokers.headers import DELIVERY_COUNTS
+from workers.staging import policies_with_keys, write_set_aside, write_staged
 
 # So long a reader may take to acknowledge what it has stored, or to end, before its copies are no longer waited for.
 HOLDER_SECONDS = 5.0
 _POLL_SECONDS = 0.1
 
-_OWNERS = f"""
-SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND classid = {Lock.READER:d} AND objsubid = 2
+_OWNERS = sql.SQL("""
+SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND classid = {reader} AND objsubid = 2
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-"""  # noqa: S608  (a constant)
-_HELD_BY_OTHERS = f"""
+""").format(reader=Lock.READER.value)
+_HELD_BY_OTHERS = sql.SQL("""
 SELECT EXISTS (SELECT FROM broker_receipt WHERE source_id = %s AND digest = ANY(%s) AND owner <> %s
-               AND owner IN ({_OWNERS}))
-"""  # noqa: S608
-_UNHELD = f"""
+               AND owner IN ({owners}))
+""").format(owners=_OWNERS)
+_UNHELD = sql.SQL("""
 SELECT id, digest FROM broker_receipt WHERE source_id = %s AND digest = ANY(%s) AND owner <> %s
-    AND owner NOT IN ({_OWNERS}) ORDER BY id FOR UPDATE
-"""  # noqa: S608
+    AND owner NOT IN ({owners}) ORDER BY id FOR UPDATE
+""").format(owners=_OWNERS)
 _WRITE = """
 INSERT INTO broker_receipt (source_id, digest, owner) SELECT %s, digest, %s FROM unnest(%s::bytea[]) AS digest
 RETURNING id
 """
+
+
+Connection = psycopg.Connection[tuple[object, ...]]
 
 
 class Receipts:
@@ -52,7 +57,7 @@ class Receipts:
     it lives. A copy is stored twice rather than lost. The connection is the reader's own, as long as it reads.
     """
 
-    def __init__(self, connection: "psycopg.Connection[tuple[object, ...]]", source_id: int) -> None:
+    def __init__(self, connection: Connection, source_id: int) -> None:
         self._source_id = source_id
         self._owner = 0
         while not self._owner:
@@ -61,7 +66,7 @@ class Receipts:
             self._owner = wanted if row is not None and row[0] else 0
         connection.commit()
 
-    def wait_for_holders(self, connection: "psycopg.Connection[tuple[object, ...]]", digests: Sequence[bytes]) -> None:
+    def wait_for_holders(self, connection: Connection, digests: Sequence[bytes]) -> None:
         """Return when no other reader that lives holds a message like these, or has done so for too long."""
         deadline = time.monotonic() + HOLDER_SECONDS
         while digests and time.monotonic() < deadline:
@@ -102,10 +107,6 @@ class Receipts:
             cursor.execute(_WRITE, [self._source_id, 0, list(digests)])
 
 
-WriteKeys = Callable[[psycopg.Cursor, Sequence[tuple[int, IntakeRow]]], None]
-"""Writes the business keys of staged rows, by their ids."""
-
-
 @dataclass(frozen=True)
 class Stored:
     """The result of one read. `receipts`: (id, digest) of those to be removed once it is acknowledged."""
@@ -127,10 +128,9 @@ class _NewRows:
 class BrokerStaging:
     """Stores for one reader of one source; the connection is its own."""
 
-    def __init__(self, database_url: str, source_id: int, *, template: str, write_keys: WriteKeys) -> None:
+    def __init__(self, database_url: str, source_id: int, *, template: str) -> None:
         self._source_id = source_id
         self._template = template
-        self._write_keys = write_keys
         self._connection = psycopg.connect(database_url, connect_timeout=5, application_name="poisonadmin drain")
         self._receipts = Receipts(self._connection, source_id)
 
@@ -189,22 +189,12 @@ class BrokerStaging:
     def _copy(self, cursor: psycopg.Cursor, new: _NewRows) -> None:
         batch = f"{batch_prefix(self._source_id)}{uuid.uuid4()}"
         if new.rows:
-            ids = [row[0] for row in cursor.execute(staged_rows.TAKE_IDS, [len(new.rows)]).fetchall()]
-            with cursor.copy(staged_rows.BODY_COPY) as copy:
-                copy.set_types(staged_rows.BODY_TYPES)
-                for row_id, row in zip(ids, new.rows, strict=True):
-                    copy.write_row(staged_rows.body_row(row_id, row))
-            with cursor.copy(staged_rows.STAGED_COPY) as copy:
-                copy.set_types(staged_rows.STAGED_TYPES)
-                for line, (row_id, row, made) in enumerate(zip(ids, new.rows, new.made_ids, strict=True), start=1):
-                    copy.write_row(staged_rows.staged_row(row_id, row, made, batch=batch, line=line))
-            self._write_keys(cursor, list(zip(ids, new.rows, strict=True)))
-        if new.rejected:
-            with cursor.copy(staged_rows.REJECTED_COPY) as copy:
-                copy.set_types(staged_rows.REJECTED_TYPES)
-                # Lines of their own: a conflict is set aside under its staged row's.
-                for line, (why, raw) in enumerate(new.rejected, start=len(new.rows) + 1):
-                    copy.write_row((self._source_id, None, batch, line, why.code, storable(why.detail), raw))
+            ids = (row[0] for row in cursor.execute(TAKE_IDS, [len(new.rows)]).fetchall())
+            rows = list(zip(ids, itertools.count(1), new.rows, new.made_ids, strict=False))
+            write_staged(cursor, batch, rows, policies_with_keys(cursor))
+        # Lines of their own: a conflict is set aside under its staged row's.
+        lines = enumerate(new.rejected, start=len(new.rows) + 1)
+        write_set_aside(cursor, batch, [(line, *one) for line, one in lines], source_id=self._source_id)
 
 
 def _row(message: Incoming, template: str) -> IntakeRow | InvalidEnvelope:

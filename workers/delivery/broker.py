@@ -15,9 +15,8 @@ from poisonadmin.delivery.domain.window import TRANSPORT_CAUSES
 from poisonadmin.destinations.domain.http_config import InvalidDestination
 from poisonadmin.groups.domain.failures import Failure
 from poisonadmin.messages.domain.outcomes import Outcome
-from workers.brokers.contract import Login, Outgoing, Publisher
-from workers.brokers.registry import adapter
-from workers.delivery.deliveries import Delivery, Destination, DestinationRow, attempt_row, fail
+from workers.brokers.contract import Login, Outgoing, Publisher, adapter
+from workers.delivery.deliveries import ConfiguredDestination, Delivery, TaskDestination, attempt_row, fail
 from workers.delivery.run import Run, instant
 from workers.delivery.scheduler import Buffer
 from workers.delivery.sender import Sender
@@ -27,7 +26,7 @@ Results = Sequence[Failure | None]
 
 
 @dataclass(frozen=True)
-class BrokerDestination(Destination):
+class BrokerDestination(TaskDestination):
     """A broker to publish to. `connections`: at once in this task; `batch`: messages published at once on each.
 
     `redirect`: the queue or topic for all; None: each goes to where it came from.
@@ -41,7 +40,7 @@ class BrokerDestination(Destination):
     timeout_seconds: float = 30.0
 
 
-def parse_broker_config(row: DestinationRow) -> BrokerDestination:
+def parse_broker_config(row: ConfiguredDestination) -> BrokerDestination:
     """Return the destination; raise InvalidDestination naming the field that cannot be used.
 
     The slots are messages that may be under way.

@@ -11,7 +11,7 @@ from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.delivery.domain.claim_plan import end_of_slots
 from poisonadmin.destinations.domain.http_config import InvalidDestination
 from workers.delivery.broker import BrokerDestination, parse_broker_config
-from workers.delivery.deliveries import Delivery, Destination, DestinationRow
+from workers.delivery.deliveries import ConfiguredDestination, Delivery, TaskDestination
 from workers.delivery.handler.destination import HandlerDestination, parse_handler_config
 from workers.delivery.http.exchange import HttpDestination, parse_http_config
 from workers.delivery.sessions import Session
@@ -68,7 +68,7 @@ FROM destination, claim WHERE destination.id = ANY(%s) AND claim.id = %s AND pla
 
 _BODIES = "SELECT id, headers, payload, CASE WHEN %s THEN transport END FROM body WHERE id = ANY(%s)"
 
-_KINDS: dict[str, tuple[type[Destination], Callable[[DestinationRow], Destination]]] = {
+_KINDS: dict[str, tuple[type[TaskDestination], Callable[[ConfiguredDestination], TaskDestination]]] = {
     "http": (HttpDestination, parse_http_config),
     "handler": (HandlerDestination, parse_handler_config),
     **dict.fromkeys(BROKERS, (BrokerDestination, parse_broker_config)),
@@ -86,17 +86,17 @@ def read_claimed(reader: Session, claim_id: int, shard: int) -> deque[Delivery]:
         return deque(cursor.execute(_CLAIMED, [claim_id, shard]).fetchall())
 
 
-def read_destinations(reader: Session, claim_id: int, ids: set[int]) -> dict[int, Destination]:
+def read_destinations(reader: Session, claim_id: int, ids: set[int]) -> dict[int, TaskDestination]:
     """Return the destinations by id, each with this shard's part of its concurrency.
 
     One that an address was given only after the claim is left out: its messages go back and are claimed for it.
     """
-    with reader.cursor(row_factory=class_row(DestinationRow)) as cursor:
+    with reader.cursor(row_factory=class_row(ConfiguredDestination)) as cursor:
         rows = cursor.execute(_DESTINATIONS, [list(ids), claim_id]).fetchall()
     return {row.id: _destination(row) for row in rows}
 
 
-def _destination(row: DestinationRow) -> Destination:
+def _destination(row: ConfiguredDestination) -> TaskDestination:
     """Return the destination; one that cannot be used fails its own deliveries and says why, the others go on."""
     kind, parse = _KINDS[row.kind]
     try:

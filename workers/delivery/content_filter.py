@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 
 import orjson
-import psycopg
 
 from poisonadmin.rules.domain.content_rules import ContentRule, ContentRules, Subject, compile_content_rule
 from poisonadmin.rules.domain.json_schema import compile_schema
 from poisonadmin.rules.domain.rules import Before, RuleDefinition, RuleFailed
 from workers.delivery.deliveries import Delivery
+from workers.delivery.sessions import Session
 
 _RULES = """
 SELECT id, name, version, match::text, action::text FROM rule
@@ -52,7 +52,7 @@ WHERE rule.id = locked.id
 """
 
 
-def read_rules(reader: "psycopg.Connection[tuple[object, ...]]", addresses: Iterable[str]) -> ContentRules:
+def read_rules(reader: Session, addresses: Iterable[str]) -> ContentRules:
     """Return the enabled rules that may concern these addresses, compiled; switch off those that cannot be."""
     wanted = set(addresses)
     found: list[ContentRule] = []
@@ -74,10 +74,7 @@ def _compiled(rule_id: int, name: str, version: int, match: str, action: str) ->
 
 
 def screened(
-    slices: Iterable[Sequence[Delivery]],
-    rules: ContentRules,
-    reader: "psycopg.Connection[tuple[object, ...]]",
-    now: Callable[[], float],
+    slices: Iterable[Sequence[Delivery]], rules: ContentRules, reader: Session, now: Callable[[], float]
 ) -> Iterator[Delivery]:
     """Yield each delivery, with the decision of the first rule that matches and does more than tag.
 
@@ -95,12 +92,7 @@ def screened(
         yield from some
 
 
-def _decide(
-    some: Sequence[Delivery],
-    rules: ContentRules,
-    reader: "psycopg.Connection[tuple[object, ...]]",
-    now: float,
-) -> None:
+def _decide(some: Sequence[Delivery], rules: ContentRules, reader: Session, now: float) -> None:
     tagged: list[dict[str, object]] = []
     for delivery in some:
         decision = rules.ask(delivery.address, _subject(delivery, now))
@@ -127,6 +119,6 @@ def _subject(delivery: Delivery, now: float) -> Subject:
     )
 
 
-def _switch_off(reader: "psycopg.Connection[tuple[object, ...]]", failed: RuleFailed) -> None:
+def _switch_off(reader: Session, failed: RuleFailed) -> None:
     rule = failed.rule
     reader.execute(_SWITCH_OFF, {"id": rule.id, "version": rule.version, "why": failed.why})

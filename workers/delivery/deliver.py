@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 from poisonadmin.core.domain.ssrf import NetworkGuard
 from workers.delivery.broker import BrokerDestination, BrokerSender
-from workers.delivery.deliveries import Delivery, Destination, Summary, summary_of
+from workers.delivery.deliveries import Delivery, Tally, TaskDestination
 from workers.delivery.handler.destination import HandlerDestination
 from workers.delivery.handler.sender import HandlerSender
 from workers.delivery.http.exchange import HttpDestination, HttpSender
@@ -27,13 +27,15 @@ _CHECK_SECONDS = 0.05
 
 async def deliver_all(
     deliveries: Iterable[Delivery],
-    destinations: Mapping[int, Destination],
+    destinations: Mapping[int, TaskDestination],
     node: DeliveryNode,
     *,
     guard: NetworkGuard = NetworkGuard(),  # noqa: B008  frozen
     lookup: Lookup = system_lookup,
-) -> Summary:
-    """Deliver until nothing is left or nothing more may be begun; every delivery begun has been recorded afterwards.
+) -> dict[int, Tally]:
+    """Deliver until nothing is left or nothing more may be begun; return the counts by destination.
+
+    Every delivery that was begun has been recorded afterwards.
 
     `deliveries` come in the order they are due; an iterator is read in a thread of its own, and not further than
     needed. The node's deadline is asked before each start; once it has passed, or the node is stopping, what is not
@@ -44,7 +46,7 @@ async def deliver_all(
     run = Run(node.claim_id, node.shard, node.now() - time.monotonic(), node)
     senders: dict[int, Sender] = {}
 
-    def open_sender(to: Destination) -> Sender:
+    def open_sender(to: TaskDestination) -> Sender:
         waiting = Buffer(HELD_BYTES // len(destinations))
         if isinstance(to, HandlerDestination):
             return HandlerSender(run, to, waiting=waiting)
@@ -71,15 +73,15 @@ async def deliver_all(
         await asyncio.gather(*(sender.close() for sender in senders.values()))
     if run.error is not None:
         raise run.error
-    return summary_of(run.tallies)
+    return run.tallies
 
 
 async def _feed(
     run: Run,
     deliveries: Iterable[Delivery],
-    destinations: Mapping[int, Destination],
+    destinations: Mapping[int, TaskDestination],
     senders: dict[int, Sender],
-    open_sender: Callable[[Destination], Sender],
+    open_sender: Callable[[TaskDestination], Sender],
 ) -> None:
     is_read_ahead = not isinstance(deliveries, Sequence)
     async for some in _slices(deliveries, in_thread=is_read_ahead):

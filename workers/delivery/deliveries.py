@@ -65,7 +65,7 @@ class Delivery:
         return found
 
 
-class DestinationRow(NamedTuple):
+class ConfiguredDestination(NamedTuple):
     """A destination as it is configured. `owner`: the pattern of the addresses that its consumer may move messages to.
 
     `slots`: the part of its concurrency that a task has; None: all of it.
@@ -81,7 +81,7 @@ class DestinationRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Destination:
+class TaskDestination:
     """A destination as a task uses it.
 
     `owner`: as its row has it. `broken`: why it cannot be used; each delivery then fails with that.
@@ -106,29 +106,6 @@ class Tally:
     transport_failures: int = 0
     not_begun: int = 0
     ruled: int = 0
-
-
-@dataclass(frozen=True)
-class Summary:
-    """The result of a run. `not_begun` counts messages that were read and left alone: the caller releases them."""
-
-    begun: int
-    delivered: int
-    failed: int
-    not_begun: int
-    by_destination: dict[int, Tally] = field(default_factory=dict)
-
-
-def summary_of(tallies: dict[int, Tally]) -> Summary:
-    """Return the run's summary, the sum over its destinations."""
-    each = tallies.values()
-    return Summary(
-        begun=sum(tally.begun for tally in each),
-        delivered=sum(tally.delivered for tally in each),
-        failed=sum(tally.failed for tally in each),
-        not_begun=sum(tally.not_begun for tally in each),
-        by_destination=tallies,
-    )
 
 
 ROLLED_BACK = "RolledBack"

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 import psycopg
+from psycopg import sql
 
 from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.delivery.domain.lease import HEARTBEAT_SECONDS, LEASE_MARGIN_SECONDS, LEASE_SECONDS
@@ -43,9 +44,11 @@ WHERE id = %s AND ended_at IS NULL
 _UNLOCK = "SELECT pg_advisory_unlock(%s, %s)"
 _UNDER_WAY = "UPDATE node SET under_way = %s WHERE id = %s"
 _RELEASE = "UPDATE node SET released = %s, waits = %s WHERE id = %s AND ended_at IS NULL"
-_INSERT = f"""
-INSERT INTO attempt ({", ".join(_COLUMNS)}) VALUES ({", ".join(["%s"] * len(_COLUMNS))}) ON CONFLICT DO NOTHING
-"""  # noqa: S608  (our own column names)
+_INSERT = (
+    sql.SQL("INSERT INTO attempt ({names}) VALUES ({values}) ON CONFLICT DO NOTHING")
+    .format(names=sql.SQL(", ".join(_COLUMNS)), values=sql.SQL(", ").join([sql.Placeholder()] * len(_COLUMNS)))
+    .as_string()
+)
 
 log = logging.getLogger(__name__)
 

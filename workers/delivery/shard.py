@@ -7,7 +7,7 @@ import asyncio
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import asdict
 from typing import Any
 
@@ -18,7 +18,7 @@ from workers.delivery.broker import BrokerDestination
 from workers.delivery.claimed import read_claimed, read_destinations, with_bodies
 from workers.delivery.content_filter import read_rules, screened
 from workers.delivery.deliver import deliver_all
-from workers.delivery.deliveries import Delivery, Destination, Summary, Tally
+from workers.delivery.deliveries import Delivery, Tally, TaskDestination
 from workers.delivery.handler.destination import HandlerDestination
 from workers.delivery.handler.journals import journal_directory, remove_journals
 from workers.delivery.node import NodeSession, enter
@@ -63,7 +63,7 @@ class ShardNode:
         self._recorded_there: Counter[int | None] = Counter()
         self._causes: dict[int, Counter[str]] = {}
 
-    def read(self, reader: Session) -> tuple[deque[Delivery], dict[int, Destination]]:
+    def read(self, reader: Session) -> tuple[deque[Delivery], dict[int, TaskDestination]]:
         """Return the shard's messages, without their bodies, and their destinations."""
         self._reader = reader
         claimed = read_claimed(reader, self.claim_id, self.shard)
@@ -108,9 +108,9 @@ class ShardNode:
         if not self._handlers:
             self._waits()
 
-    def end(self, summary: Summary | None) -> None:
+    def end(self, counts: Mapping[int, Tally] | None) -> None:
         """Write the last outcomes, and with them the result of the shard; None: its delivery was broken off."""
-        tallies = [] if summary is None else [asdict(self._tally(to, summary)) for to in self._claimed_there if to]
+        tallies = [] if counts is None else [asdict(self._tally(to, counts)) for to in self._claimed_there if to]
         self._session.end(begun=len(self._begun), unanswered=sorted(self._begun - self._recorded), tallies=tallies)
 
     def _under_way(self) -> dict[int, int]:
@@ -119,8 +119,8 @@ class ShardNode:
         left = {to: known[to] - self._recorded_there[to] for to in list(known) if to is not None}
         return {to: n for to, n in left.items() if n > 0}
 
-    def _tally(self, destination_id: int, summary: Summary) -> DestinationTally:
-        tally = summary.by_destination.get(destination_id, Tally())
+    def _tally(self, destination_id: int, counts: Mapping[int, Tally]) -> DestinationTally:
+        tally = counts.get(destination_id, Tally())
         common = self._causes.get(destination_id, Counter()).most_common(1)
         return DestinationTally(
             destination_id,
@@ -145,17 +145,17 @@ def deliver_shard(sessions: Sessions, *, claim_id: int, shard: int, waits: Calla
     if session is None:
         return False
     node = ShardNode(session, claim_id, shard, waits)
-    summary: Summary | None = None
+    counts: Mapping[int, Tally] | None = None
     try:
-        summary = asyncio.run(_deliver(node, sessions.reader()))
+        counts = asyncio.run(_deliver(node, sessions.reader()))
     finally:
-        node.end(summary)
+        node.end(counts)
         remove_journals(node.id)
     return True
 
 
-async def _deliver(node: ShardNode, reader: Session) -> Summary | None:
-    """Run the delivery to its end; None when it had to be broken off."""
+async def _deliver(node: ShardNode, reader: Session) -> Mapping[int, Tally] | None:
+    """Run the delivery to its end and return its counts by destination; None when it had to be broken off."""
     claimed, destinations = node.read(reader)
     rules = read_rules(reader, {one.address for one in claimed})
     brokers = {to.id for to in destinations.values() if isinstance(to, BrokerDestination)}

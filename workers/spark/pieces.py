@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from poisonadmin.core.domain.spark_settings import BATCH_TASKS
-from workers.spark.schemas import RowSchema
+from workers.spark.tables.columns import RowSchema
 
 # Returns the rows of one piece; it runs in a task.
 Work = Callable[[int], list[dict[str, Any]]]

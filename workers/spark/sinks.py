@@ -8,18 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-import orjson
 import psycopg
 
 from poisonadmin.core.domain.locks import Lock
-from poisonadmin.intake.domain import staged_rows
-from poisonadmin.intake.domain.staged_rows import KEY_COPY, KEY_TYPES, IntakeRow, key_rows
-from poisonadmin.messages.domain.envelope_fields import InvalidEnvelope, storable
-from poisonadmin.policies.domain.resolution import PolicyIndex, PolicySpec
+from poisonadmin.intake.domain.staged_rows import IntakeRow
+from poisonadmin.messages.domain.envelope_fields import InvalidEnvelope
+from poisonadmin.policies.domain.resolution import PolicyIndex
 from workers.spark.sources import FileGone, FilePart, InvalidFile
+from workers.staging import policies_with_keys, write_set_aside, write_staged
 
-_NAMED = "SELECT EXISTS (SELECT FROM policy WHERE settings ? 'business_keys')"
-_POLICIES = "SELECT match, preset, settings FROM policy ORDER BY id"
 SLICE_ROWS = 5000
 SLICE_BYTES = 8 * 1024 * 1024
 # A file that begins with so many lines of which none is a message is something else: nobody will look at each of them.
@@ -43,24 +40,6 @@ WITH ids AS MATERIALIZED (
 )
 SELECT place - 1, min(id), max(id) FROM islands GROUP BY place, island ORDER BY min(id)
 """
-
-
-def policies_with_keys(cursor: psycopg.Cursor) -> PolicyIndex | None:
-    """Return the policies in force; None where none of them names a key."""
-    named = cursor.execute(_NAMED).fetchone()
-    if not (named and named[0]):
-        return None
-    return PolicyIndex(PolicySpec(*row) for row in cursor.execute(_POLICIES))
-
-
-def copy_keys(cursor: psycopg.Cursor, rows: Iterable[tuple[int, IntakeRow]], policies: PolicyIndex) -> None:
-    """Write the keys of staged rows, by their ids."""
-    found = list(key_rows(rows, policies, loads=orjson.loads))
-    if found:
-        with cursor.copy(KEY_COPY) as copy:
-            copy.set_types(KEY_TYPES)
-            for row in found:
-                copy.write_row(row)
 
 
 @dataclass(frozen=True)
@@ -95,11 +74,8 @@ def stage(part: FilePart, parsed: Iterable[Parsed], database_url: str) -> Staged
         ids = part.ids
         policies = policies_with_keys(cursor)
         for one in _slices(parsed):
-            taken = list(islice(ids, len(one.good)))
-            _copy_good(cursor, part, taken, one.good)
-            if policies is not None:
-                copy_keys(cursor, zip(taken, (row for _, row in one.good), strict=True), policies)
-            _copy_bad(cursor, part, one.bad)
+            _copy_good(cursor, part, ids, one.good, policies)
+            write_set_aside(cursor, part.batch, one.bad, source_id=part.file.source_id, file_id=part.file.id)
             staged += len(one.good)
             rejected += len(one.bad)
             if not staged and rejected >= HOPELESS_LINES and part.start == 0:
@@ -128,29 +104,18 @@ def _up_to_size(lines: Iterable[Parsed]) -> Iterator[Parsed]:
             return
 
 
-def _copy_good(cursor: psycopg.Cursor, part: FilePart, ids: list[int], good: list[tuple[int, IntakeRow]]) -> None:
-    if len(ids) < len(good):
+def _copy_good(
+    cursor: psycopg.Cursor,
+    part: FilePart,
+    ids: Iterator[int],
+    good: list[tuple[int, IntakeRow]],
+    policies: PolicyIndex | None,
+) -> None:
+    # The same line of the same file has the same id, however often it is read.
+    rows = [(row_id, line, row, f"file-{part.file.id}-{line}") for (line, row), row_id in zip(good, ids, strict=False)]
+    if len(rows) < len(good):
         raise FileGone("The file has more lines than when they were counted.")
-    with cursor.copy(staged_rows.BODY_COPY) as copy:
-        copy.set_types(staged_rows.BODY_TYPES)
-        for row_id, (_, row) in zip(ids, good, strict=True):
-            copy.write_row(staged_rows.body_row(row_id, row))
-    batch = part.batch
-    with cursor.copy(staged_rows.STAGED_COPY) as copy:
-        copy.set_types(staged_rows.STAGED_TYPES)
-        for row_id, (line, row) in zip(ids, good, strict=True):
-            # The same line of the same file has the same id, however often it is read.
-            made_id = f"file-{part.file.id}-{line}"
-            copy.write_row(staged_rows.staged_row(row_id, row, made_id, batch=batch, line=line))
-
-
-def _copy_bad(cursor: psycopg.Cursor, part: FilePart, bad: list[tuple[int, InvalidEnvelope, bytes]]) -> None:
-    if not bad:
-        return
-    with cursor.copy(staged_rows.REJECTED_COPY) as copy:
-        copy.set_types(staged_rows.REJECTED_TYPES)
-        for line, why, raw in bad:
-            copy.write_row((part.file.source_id, part.file.id, part.batch, line, why.code, storable(why.detail), raw))
+    write_staged(cursor, part.batch, rows, policies)
 
 
 def reserve_ids(counts: Sequence[int], database_url: str) -> list[list[tuple[int, int]]]:

@@ -48,7 +48,7 @@ class LostNode:
 
 
 class Journals(Protocol):
-    """The journals on this machine (workers/crash_recovery.py)."""
+    """The journals on this machine (workers/dispatcher.py)."""
 
     def read(self, node: LostNode) -> Sequence[Mapping[str, Any]] | None:
         """Return the node's attempts as rows of the attempt table, column -> value; None when its journals are lost."""

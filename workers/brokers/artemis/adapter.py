@@ -3,8 +3,7 @@
 import contextlib
 import json
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from stomp.utils import Frame
 
@@ -13,7 +12,7 @@ from workers.brokers.artemis.connection import StompConnection
 from workers.brokers.artemis.management import ArtemisQueue, Management, found_queues, queue_named
 from workers.brokers.artemis.messages import incoming_of, is_bytes, number_of
 from workers.brokers.artemis.publisher import ArtemisPublisher
-from workers.brokers.contract import READ_BYTES, BrokerError, Incoming, Login, Shard
+from workers.brokers.contract import READ_BYTES, BrokerError, Incoming, Login, Shard, first_messages
 
 # What the broker may have given out without an acknowledgement; what it has given out is asked for as a whole.
 _WINDOW_BYTES = 6 * 1024 * 1024
@@ -144,9 +143,6 @@ def _is_a_text(body: bytes) -> bool:
     return bool(text) and all(one.isprintable() or one in _WHITESPACE for one in text)
 
 
-_QUIET_SECONDS = 0.5
-
-
 class ArtemisAdapter:
     """See contract.Adapter. Every login must be allowed to manage: else nobody knows what queues there are."""
 
@@ -157,7 +153,7 @@ class ArtemisAdapter:
 
     def depth(self, login: Login) -> int:
         """Return how many messages are in all queues that are drained."""
-        with _connected(login) as connection:
+        with contextlib.closing(StompConnection(login)) as connection:
             management = Management(connection)
             return sum(_queue(management, name).depth for name in login.options["queues"])
 
@@ -184,7 +180,7 @@ class ArtemisAdapter:
         It does not count as a delivery.
         """
         found: list[Incoming] = []
-        with _connected(login) as connection:
+        with contextlib.closing(StompConnection(login)) as connection:
             management = Management(connection)
             for name in login.options["queues"]:
                 if len(found) < limit:
@@ -193,17 +189,8 @@ class ArtemisAdapter:
 
     def queues(self, login: Login) -> list[FoundQueue]:
         """Return the broker's queues."""
-        with _connected(login) as connection:
+        with contextlib.closing(StompConnection(login)) as connection:
             return found_queues(connection)
-
-
-@contextmanager
-def _connected(login: Login) -> Iterator[StompConnection]:
-    connection = StompConnection(login)
-    try:
-        yield connection
-    finally:
-        connection.close()
 
 
 def _queue(management: Management, name: str) -> ArtemisQueue:
@@ -215,9 +202,7 @@ def _queue(management: Management, name: str) -> ArtemisQueue:
 
 def _browsed(connection: StompConnection, management: Management, name: str, limit: int) -> list[Incoming]:
     reader = ArtemisReader(connection, management, _queue(management, name), name)
-    found: list[Incoming] = []
-    while len(found) < limit and (some := reader.read(limit - len(found), _QUIET_SECONDS)):
-        found += some
+    found = first_messages(reader, limit)
     reader.leave()
     return found
 

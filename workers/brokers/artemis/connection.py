@@ -136,7 +136,7 @@ class StompConnection:
         raise BrokerError(why)
 
 
-def frame_bytes(command: str, headers: Mapping[str, str], body: bytes = b"") -> bytes:
+def frame_bytes(command: str, headers: Mapping[str, str], body: bytes) -> bytes:
     """Return a frame; no header can end its line, or the frame.
 
     stomp.py escapes values alone, and NUL not at all.

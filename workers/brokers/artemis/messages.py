@@ -1,7 +1,7 @@
 """A message as Artemis gives it out over STOMP, as the drain stores it with its failure, and as the frame to return it.
 
 STOMP knows texts alone: numbers and booleans come as texts, and go back as texts. A body is a text or it is bytes;
-what is neither stays with the broker (`reader.py`).
+what is neither stays with the broker (`adapter.py`).
 """
 
 import re
@@ -134,9 +134,8 @@ def _goes_as_bytes(one: Outgoing, kind: Any) -> bool:
 def _named(value: object) -> dict[str, str]:
     if not isinstance(value, Mapping):
         return {}
-    return {name: text for name, text in value.items() if isinstance(text, str) and name and name not in _FRAME} | {
-        name: text for name, text in value.items() if isinstance(text, str) and name in _PROPERTIES
-    }
+    texts = {name: text for name, text in value.items() if isinstance(text, str) and name}
+    return {name: text for name, text in texts.items() if name in _PROPERTIES or name not in _FRAME}
 
 
 # Artemis says where a message was, and not why: only an expiry can be told from the rest. It reports the last move

@@ -4,13 +4,30 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from poisonadmin.sources.domain.broker_checks import FoundQueue
-from workers.brokers.contract import READ_BYTES, BrokerError, Incoming, Login, Shard, is_named_for_dead_letters
-from workers.brokers.kafka.connection import ANSWER_SECONDS, admin, consumer, metadata, partitions, reason
+from workers.brokers.contract import (
+    READ_BYTES,
+    BrokerError,
+    Incoming,
+    Login,
+    Shard,
+    first_messages,
+    is_named_for_dead_letters,
+)
+from workers.brokers.kafka.connection import (
+    ANSWER_SECONDS,
+    NO_ANSWER,
+    admin,
+    asking,
+    consumer,
+    metadata,
+    partitions,
+)
 from workers.brokers.kafka.messages import incoming_of
 from workers.brokers.kafka.publisher import KafkaPublisher
 from workers.brokers.kafka.resolver import refusal
@@ -51,14 +68,12 @@ class KafkaReader:
             if partition >= len(known):
                 raise BrokerError(f"topic {topic!r} has no partition {partition}")
             self._place = TopicPartition(topic, partition)
-            (found,) = self._consumer.committed([self._place], timeout=ANSWER_SECONDS)
-            if found.error is not None:
-                raise KafkaException(found.error)
-            # Without a committed offset it begins as `auto.offset.reset` says.
-            self._consumer.assign([TopicPartition(topic, partition, found.offset)])
-        except KafkaException as error:
-            self.close()
-            raise BrokerError(f"{topic}: {reason(error, self._consumer)}") from None
+            with asking(topic, self._consumer):
+                (found,) = self._consumer.committed([self._place], timeout=ANSWER_SECONDS)
+                if found.error is not None:
+                    raise KafkaException(found.error)
+                # Without a committed offset it begins as `auto.offset.reset` says.
+                self._consumer.assign([TopicPartition(topic, partition, found.offset)])
         except BrokerError:
             self.close()
             raise
@@ -115,10 +130,8 @@ class KafkaReader:
 
     def _poll(self, count: int) -> None:
         """Let the client work for a moment, and keep what it has fetched."""
-        try:
+        with asking(self._place.topic, self._consumer):
             records = self._consumer.consume(count, _POLL_SECONDS)
-        except KafkaException as error:
-            raise BrokerError(f"{self._place.topic}: {reason(error, self._consumer)}") from None
         for record in records:
             event = record.error()
             if event is None:
@@ -142,19 +155,15 @@ class KafkaReader:
                     f"{self._place.topic}: the broker gives nothing, and does not say that it has nothing"
                 )
             return False
-        try:
+        with asking(self._place.topic, self._consumer):
             self._consumer.get_watermark_offsets(self._place, timeout=ANSWER_SECONDS, cached=False)
-        except KafkaException as error:
-            raise BrokerError(f"{self._place.topic}: {reason(error, self._consumer)}") from None
         return True
 
     def _commit(self, offset: int) -> None:
         self._committed = None
         place = TopicPartition(self._place.topic, self._place.partition, offset)
-        try:
+        with asking(self._place.topic, self._consumer):
             self._consumer.commit(offsets=[place], asynchronous=True)
-        except KafkaException as error:
-            raise BrokerError(f"{self._place.topic}: {reason(error, self._consumer)}") from None
         deadline = time.monotonic() + ANSWER_SECONDS
         while (answer := self._committed) is None:
             if time.monotonic() > deadline:
@@ -173,7 +182,6 @@ class KafkaReader:
         self._committed = (error or next((one.error for one in places if one.error is not None), None),)
 
 
-_QUIET_SECONDS = 0.5
 # Depths are asked for partition by partition.
 _MOST_PARTITIONS = 500
 
@@ -192,16 +200,11 @@ class KafkaAdapter:
 
     def depth(self, login: Login) -> int:
         """Return how many records are behind the group's offsets."""
-        asking = consumer(login, {})
-        try:
-            topics = metadata(asking)
+        with closing(consumer(login, {})) as client, asking(NO_ANSWER, client):
+            topics = metadata(client)
             places = [one for topic in login.options["topics"] for one in partitions(topics, topic)]
-            committed = asking.committed(places, timeout=ANSWER_SECONDS)
-            return sum(_behind(asking, one) for one in committed)
-        except KafkaException as error:
-            raise BrokerError(f"no answer from Kafka: {reason(error, asking)}") from None
-        finally:
-            asking.close()
+            committed = client.committed(places, timeout=ANSWER_SECONDS)
+            return sum(_depth(client, one, since=one.offset) for one in committed)
 
     def open_reader(self, login: Login, shard: Shard) -> KafkaReader:
         """Read the shard's partition from the group's offset on."""
@@ -215,44 +218,31 @@ class KafkaAdapter:
         """Return the first records that are not drained yet; no offset is committed."""
         found: list[Incoming] = []
         for shard in self.shards(login):
-            reader = self.open_reader(login, shard)
-            try:
-                while len(found) < limit and (some := reader.read(limit - len(found), _QUIET_SECONDS)):
-                    found += some
-            finally:
-                reader.close()
+            with closing(self.open_reader(login, shard)) as reader:
+                found += first_messages(reader, limit - len(found))
             if len(found) >= limit:
                 break
         return found
 
     def queues(self, login: Login) -> list[FoundQueue]:
         """Return the topics, but for Kafka's own; those that are named like dead letters' first, with their depths."""
-        asking = consumer(login, {})
-        try:
-            topics = metadata(asking)
+        with closing(consumer(login, {})) as client, asking(NO_ANSWER, client):
+            topics = metadata(client)
             found, asked = [], 0
             for name in sorted(topics, key=lambda one: (not _why(one), one)):
                 if name.startswith("__"):
                     continue
                 asked += topics[name]
                 places = partitions(topics, name) if asked <= _MOST_PARTITIONS else None
-                depth = None if places is None else sum(_depth(asking, one) for one in places)
+                depth = None if places is None else sum(_depth(client, one) for one in places)
                 found.append(FoundQueue(name, depth, _why(name)))
             return found
-        except KafkaException as error:
-            raise BrokerError(f"no answer from Kafka: {reason(error, asking)}") from None
-        finally:
-            asking.close()
 
 
-def _behind(asking: Consumer, committed: TopicPartition) -> int:
-    low, high = asking.get_watermark_offsets(committed, timeout=ANSWER_SECONDS)
-    return int(high - max(low, committed.offset))
-
-
-def _depth(asking: Consumer, place: TopicPartition) -> int:
-    low, high = asking.get_watermark_offsets(place, timeout=ANSWER_SECONDS)
-    return int(high - low)
+def _depth(client: Consumer, place: TopicPartition, since: int = 0) -> int:
+    """Return how many records a partition has from an offset on."""
+    low, high = client.get_watermark_offsets(place, timeout=ANSWER_SECONDS)
+    return int(high - max(low, since))
 
 
 def _why(topic: str) -> str:

@@ -1,7 +1,8 @@
 """Kafka's client as a source or a destination needs it; and what it is asked about topics."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -15,6 +16,7 @@ from workers.brokers.contract import BrokerError, Login
 from workers.brokers.kafka.resolver import give_servers, refusal
 
 ANSWER_SECONDS = 10.0
+NO_ANSWER = "no answer from Kafka"
 _CONNECT_MS = 5000
 _DEFAULT_GROUP = "poisonadmin"
 
@@ -52,10 +54,8 @@ def metadata(client: Any, *, seconds: float | None = None) -> dict[str, int]:
     All topics are asked for: a broker may make a topic that is asked for by name and is not there. A forbidden address
     among those of the brokers is an error here, before it is one that the client silently cannot reach.
     """
-    try:
+    with asking(NO_ANSWER, client):
         found = client.list_topics(timeout=max(ANSWER_SECONDS if seconds is None else seconds, 0.1))
-    except KafkaException as error:
-        raise BrokerError(f"no answer from Kafka: {reason(error, client)}") from None
     guard = guard_from(os.environ)
     for broker in found.brokers.values():
         permitted_addresses(broker.host, broker.port, guard=guard)
@@ -74,6 +74,15 @@ def reason(error: KafkaException, client: Any) -> str:
     cause = error.args[0] if error.args else error
     text = cause.str() if hasattr(cause, "str") else str(cause)
     return (refusal(client) or str(text))[:500]
+
+
+@contextmanager
+def asking(what: str, client: Any) -> Iterator[None]:
+    """Raise what the client raises meanwhile as a `BrokerError` that says what it is about."""
+    try:
+        yield
+    except KafkaException as error:
+        raise BrokerError(f"{what}: {reason(error, client)}") from None
 
 
 def _settings(login: Login, where: BrokerUrl) -> dict[str, Any]:

@@ -129,7 +129,6 @@ _TOPIC = ("kafka_dlt-original-topic", "kafka_original-topic", "__connect.errors.
 _PARTITION = (
     "kafka_dlt-original-partition", "kafka_original-partition", "__connect.errors.partition", "dead-letter-partition",
 )  # fmt: skip
-_OFFSET = ("kafka_dlt-original-offset", "kafka_original-offset", "__connect.errors.offset", "dead-letter-offset")
 _CLASS = (
     "kafka_dlt-exception-fqcn", "kafka_exception-fqcn", "__connect.errors.exception.class.name",
     "dead-letter-exception-class-name", "kafka_dlt-key-exception-fqcn",

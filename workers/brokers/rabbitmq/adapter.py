@@ -112,24 +112,17 @@ class RabbitMqAdapter:
         An empty queue is worth none.
         """
         most = int(login.options["readers"])
-        found: list[Shard] = []
-        connection = AmqpConnection(login)
-        try:
-            for queue in login.options["queues"]:
-                waiting = _count(connection, queue)
-                worth = min(most, -(-waiting // _MESSAGES_A_READER))
-                found += [Shard(queue, place=place) for place in range(worth)]
-        finally:
-            connection.close()
-        return found
+        with contextlib.closing(AmqpConnection(login)) as connection:
+            return [
+                Shard(queue, place=place)
+                for queue in login.options["queues"]
+                for place in range(min(most, -(-_count(connection, queue) // _MESSAGES_A_READER)))
+            ]
 
     def depth(self, login: Login) -> int:
         """Return how many messages are ready in all queues that are drained."""
-        connection = AmqpConnection(login)
-        try:
+        with contextlib.closing(AmqpConnection(login)) as connection:
             return sum(_count(connection, queue) for queue in login.options["queues"])
-        finally:
-            connection.close()
 
     def open_reader(self, login: Login, shard: Shard) -> RabbitMqReader:
         """Consume the shard's queue."""
@@ -144,22 +137,28 @@ class RabbitMqAdapter:
 
         A quorum queue counts that as a delivery: where the messages have been delivered often, nothing more is fetched.
         """
-        connection = AmqpConnection(login)
         found: list[Incoming] = []
-        try:
+        # What is not acknowledged goes back to where it was.
+        with contextlib.closing(AmqpConnection(login)) as connection:
             for queue in login.options["queues"]:
                 while len(found) < limit and (message := _fetched(connection, queue)) is not None:
                     found.append(message)
                     if has_deliveries(message, _MOST_DELIVERIES):
                         return found
-            return found
-        finally:
-            # What is not acknowledged goes back to where it was.
-            connection.close()
+        return found
 
     def queues(self, login: Login) -> list[FoundQueue]:
-        """Return the queues of the virtual host, asked of the management plugin."""
-        return found_queues(login)
+        """Return the virtual host's queues, those with signs of dead letters first. Errors: `BrokerError`.
+
+        The management plugin knows them; AMQP 0-9-1 has no such question.
+        """
+        vhost = quote(broker_url(RABBITMQ, login).virtual_host, safe="")
+        queues = _asked(login, f"/api/queues/{vhost}")
+        bindings = _asked(login, f"/api/bindings/{vhost}")
+        policies = [one.get("definition") or {} for one in _asked(login, f"/api/policies/{vhost}")]
+        targets = _dead_letter_targets(queues, bindings, policies)
+        found = [FoundQueue(str(one["name"]), one.get("messages"), _why(str(one["name"]), targets)) for one in queues]
+        return sorted(found, key=lambda one: (not one.why, one.name))
 
 
 def _count(connection: AmqpConnection, queue: str) -> int:
@@ -184,21 +183,6 @@ _PORTS = {"http": 15672, "https": 15671}
 _MAX_ANSWER_BYTES = 64 * 1024 * 1024
 _KEY = "x-dead-letter-routing-key"
 _EXCHANGE = "x-dead-letter-exchange"
-
-
-def found_queues(login: Login) -> list[FoundQueue]:
-    """Return the virtual host's queues, those with signs of dead letters first. Errors: `BrokerError`.
-
-    The management plugin knows them; AMQP 0-9-1 has no such question.
-    """
-    where = broker_url(RABBITMQ, login)
-    vhost = quote(where.virtual_host, safe="")
-    queues = _asked(login, f"/api/queues/{vhost}")
-    bindings = _asked(login, f"/api/bindings/{vhost}")
-    policies = [one.get("definition") or {} for one in _asked(login, f"/api/policies/{vhost}")]
-    targets = _dead_letter_targets(queues, bindings, policies)
-    found = [FoundQueue(str(one["name"]), one.get("messages"), _why(str(one["name"]), targets)) for one in queues]
-    return sorted(found, key=lambda one: (not one.why, one.name))
 
 
 def _dead_letter_targets(

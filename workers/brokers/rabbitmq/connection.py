@@ -82,10 +82,10 @@ class AmqpConnection:
             self.drop()
             raise
 
-    def call(self, method: Any, *answers: type) -> Any:
-        """Send a method and return its answer, one of `answers`; None where none is awaited. Errors: `BrokerError`."""
+    def call(self, method: Any, answer: type | None = None) -> Any:
+        """Send a method and return its answer, None where none is awaited. Errors: `BrokerError`."""
         self._send_method(CHANNEL, method)
-        return self._answer(answers) if answers else None
+        return self._answer(answer) if answer else None
 
     def send(self, frames: bytes) -> None:
         """Write whole frames. Errors: `BrokerError`; the broker may have some of them."""
@@ -122,6 +122,15 @@ class AmqpConnection:
                 return one
         return None
 
+    def is_alive(self) -> bool:
+        """Return whether it is open, as far as can be seen; what has come meanwhile is sorted."""
+        try:
+            while self.fill(0.0):
+                pass
+        except BrokerError:
+            return False
+        return True
+
     def set_timeout(self, seconds: float) -> None:
         """Let a write take so long at most."""
         with contextlib.suppress(OSError):
@@ -131,7 +140,7 @@ class AmqpConnection:
         """Say goodbye and close, without an error."""
         with contextlib.suppress(BrokerError, OSError, AMQPError):
             self._send_method(0, spec.Connection.Close(200, "", 0, 0))
-            self._answer((spec.Connection.CloseOk,), seconds=2.0)
+            self._answer(spec.Connection.CloseOk, seconds=2.0)
         self.drop()
 
     def drop(self) -> None:
@@ -141,30 +150,28 @@ class AmqpConnection:
 
     def _shake_hands(self, login: Login, virtual_host: str) -> None:
         self.send(b"AMQP\x00\x00\x09\x01")
-        self._answer((spec.Connection.Start,))
+        self._answer(spec.Connection.Start)
         username, password = credentials(login)
         secret = f"\0{username}\0{password}".encode()
         self._send_method(0, spec.Connection.StartOk(_PROPERTIES, "PLAIN", secret, "en_US"))
-        tune = self._answer((spec.Connection.Tune,))
+        tune = self._answer(spec.Connection.Tune)
         self.frame_bytes = min(tune.frame_max or _FRAME_BYTES, _FRAME_BYTES)
         self._send_method(0, spec.Connection.TuneOk(tune.channel_max, self.frame_bytes, _HEARTBEAT_SECONDS))
         self._send_method(0, spec.Connection.Open(virtual_host))
-        self._answer((spec.Connection.OpenOk,))
+        self._answer(spec.Connection.OpenOk)
         self.call(spec.Channel.Open(), spec.Channel.OpenOk)
 
     def _send_method(self, channel: int, method: Any) -> None:
         self.send(frame.Method(channel, method).marshal())
 
-    def _answer(self, kinds: tuple[type, ...], seconds: float | None = None) -> Any:
+    def _answer(self, kind: type, seconds: float | None = None) -> Any:
         seconds = self._answer_seconds if seconds is None else seconds
         deadline = time.monotonic() + seconds
-        while True:
-            for kind in kinds:
-                if (found := self.answer(kind)) is not None:
-                    return found
+        while (found := self.answer(kind)) is None:
             if time.monotonic() >= deadline:
                 raise self._lost(f"no answer within {seconds:.1f} s")
             self.fill(deadline - time.monotonic())
+        return found
 
     def _send_heartbeat(self) -> None:
         if time.monotonic() - self._written_at > _HEARTBEAT_SECONDS / 3:
@@ -220,7 +227,8 @@ class AmqpConnection:
             raise self._lost("it does not speak AMQP 0-9-1") from None
         method = getattr(found, "method", None)
         if isinstance(method, spec.Connection.Close | spec.Channel.Close):
-            raise self._lost(method.reply_text, kind=_closing(method.reply_code))
+            is_ending = method.reply_code in _ENDING
+            raise self._lost(method.reply_text, kind=BrokerError if is_ending else RefusedByBroker)
         if isinstance(method, spec.Basic.Cancel):
             raise self._lost("the queue is gone")
         if isinstance(method, spec.Connection.Blocked):
@@ -238,22 +246,6 @@ class AmqpConnection:
         return kind(f"{self._place}: {detail}"[:500])
 
 
-def _closing(code: int) -> type[BrokerError]:
-    return BrokerError if code in _ENDING else RefusedByBroker
-
-
 def credentials(login: Login) -> tuple[str, str]:
     """Return user and password: RabbitMQ's own where none are configured."""
     return login.username or "guest", login.password or "guest"
-
-
-def is_open(connection: AmqpConnection | None) -> bool:
-    """Return whether a connection is there and, as far as can be seen, alive; what has come meanwhile is sorted."""
-    if connection is None:
-        return False
-    try:
-        while connection.fill(0.0):
-            pass
-    except BrokerError:
-        return False
-    return True

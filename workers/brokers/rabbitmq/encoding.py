@@ -110,6 +110,16 @@ def content_frame(body_bytes: int, properties: dict[str, Value], headers: bytes)
     return struct.pack(">HHQH", _BASIC, 0, body_bytes, flags) + b"".join(parts)
 
 
+def short_texts(raw: bytes) -> list[str]:
+    """Return the short strings that follow one another, as texts."""
+    texts, place = [], 0
+    while place < len(raw):
+        end = place + 1 + raw[place]
+        texts.append(raw[place + 1 : end].decode("utf-8", "replace"))
+        place = end
+    return texts
+
+
 def fields(raw: bytes) -> Iterator[Field]:
     """Yield the entries of a table without its length; raise ValueError when its bytes do not make sense."""
     place, size = 0, len(raw)

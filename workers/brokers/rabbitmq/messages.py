@@ -17,6 +17,7 @@ from workers.brokers.rabbitmq.encoding import (
     content_frame,
     fields,
     read_content,
+    short_texts,
     text_field,
     value_of,
 )
@@ -59,7 +60,7 @@ def incoming_of(arrived: Arrived, queue: str, *, with_get: bool = False) -> Inco
     origin = entries.origin
     exchange, routing_key = origin.exchange, origin.routing_key
     if routing_key is None and not entries.dead_letter.moves:
-        exchange, routing_key = _delivery_route(arguments, place + 9)
+        exchange, routing_key = short_texts(arguments[place + 9 :])[:2]
     shown: dict[str, Any] = {name: _json(value) for name, value in properties.items()}
     transport: dict[str, Any] = {
         "broker": RABBITMQ,
@@ -149,13 +150,6 @@ def _entries(table: bytes) -> DeadLetterEntries:
 
 _remembered_entries = lru_cache(maxsize=4096)(_entries)
 _is_left_out = lru_cache(maxsize=4096)(is_left_out)
-
-
-def _delivery_route(arguments: bytes, place: int) -> tuple[str, str]:
-    """Return exchange and routing key of this very delivery."""
-    end = place + 1 + arguments[place]
-    last = end + 1 + arguments[end]
-    return arguments[place + 1 : end].decode("utf-8", "replace"), arguments[end + 1 : last].decode("utf-8", "replace")
 
 
 def _json(value: Value) -> str | int | dict[str, str]:

@@ -10,8 +10,8 @@ from pika import spec
 from poisonadmin.groups.domain.failures import Failure
 from workers.brokers.contract import BrokerError, Login, Outgoing, Results
 from workers.brokers.publishing import MOST_REFUSED, Sending, confirm_lost, not_sent, refused, unroutable
-from workers.brokers.rabbitmq.connection import AmqpConnection, Arrived, RefusedByBroker, is_open
-from workers.brokers.rabbitmq.encoding import fields, read_content, value_of
+from workers.brokers.rabbitmq.connection import AmqpConnection, Arrived, RefusedByBroker
+from workers.brokers.rabbitmq.encoding import fields, read_content, short_texts, value_of
 from workers.brokers.rabbitmq.messages import Unsendable, frames_of
 
 _CHUNK_BYTES = 128 * 1024
@@ -79,7 +79,7 @@ class RabbitMqPublisher:
 
     def _opened(self, deadline: float) -> AmqpConnection:
         """Return a connection on which the broker confirms, and takes messages."""
-        if self._connection is None or not is_open(self._connection):
+        if self._connection is None or not self._connection.is_alive():
             self._drop()
             connection = AmqpConnection(self._login, answer_seconds=deadline - time.monotonic())
             try:
@@ -176,7 +176,7 @@ def _identity(one: Outgoing) -> tuple[str, ...]:
 def _returned(arrived: Arrived) -> tuple[tuple[str, ...], Failure]:
     """Return which message came back, and why."""
     arguments, header, _ = arrived
-    texts = _short_texts(arguments[2:])
+    texts = short_texts(arguments[2:])
     why = f"{texts[0]}: exchange {texts[1]!r}, routing key {texts[2]!r}"
     found: dict[str, Any] = {}
     with contextlib.suppress(ValueError):
@@ -184,12 +184,3 @@ def _returned(arrived: Arrived) -> tuple[tuple[str, ...], Failure]:
         # Our own headers come last, and win.
         found = {name: value_of(table, kind, value, end) for name, kind, _, value, end in fields(table)}
     return tuple(str(found.get(name, "")) for name in _IDENTITY), unroutable(why)
-
-
-def _short_texts(raw: bytes) -> list[str]:
-    texts, place = [], 0
-    while place < len(raw):
-        end = place + 1 + raw[place]
-        texts.append(raw[place + 1 : end].decode("utf-8", "replace"))
-        place = end
-    return texts

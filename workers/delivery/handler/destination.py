@@ -22,7 +22,7 @@ from poisonadmin.destinations.domain.handler_config import (
     sandbox_user,
     validate_handler_config,
 )
-from workers.delivery.deliveries import Destination, DestinationRow
+from workers.delivery.deliveries import ConfiguredDestination, TaskDestination
 
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "TZ": "UTC"}
 CHILD = str(Path(__file__).parent / "sandbox" / "child.py")
@@ -112,7 +112,7 @@ def _try(account: SandboxAccount, interpreter: str, roots: tuple[str, ...]) -> N
 
 
 @dataclass(frozen=True)
-class HandlerDestination(Destination):
+class HandlerDestination(TaskDestination):
     """A handler, and the limits of its sandboxes. These hold for one message; `concurrency`: sandboxes in this task.
 
     `roots`: the directories that it may import from. `account`: whom its sandboxes run as, None for the worker's own
@@ -128,7 +128,7 @@ class HandlerDestination(Destination):
     account: SandboxAccount | None = None
 
 
-def parse_handler_config(row: DestinationRow) -> HandlerDestination:
+def parse_handler_config(row: ConfiguredDestination) -> HandlerDestination:
     """Return the destination; raise InvalidDestination naming the field that cannot be used."""
     wanted = DEFAULTS | validate_handler_config(row.config)
     roots: tuple[str, ...] = ()

@@ -9,7 +9,6 @@ import os
 import signal
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from poisonadmin.delivery.domain.journal import (
@@ -21,8 +20,6 @@ from poisonadmin.delivery.domain.journal import (
     HeaderField,
     Journal,
     Kind,
-    Result,
-    Turn,
 )
 from poisonadmin.delivery.domain.lease import NOWHERE, HeldFor
 from poisonadmin.groups.domain.failures import Failure
@@ -121,16 +118,6 @@ class JournalFile(Journal):
 NODE_LOST_CLASS = "NodeLost"
 
 
-@dataclass(frozen=True)
-class LeftBehind:
-    """The content of one journal of a lost node: results that may not be written yet, and the message in turn."""
-
-    offset: float
-    results: tuple[Result, ...]
-    turn: Turn | None
-    output: bytes
-
-
 def journal_directory() -> Path:
     """Return where this machine's journals are: `nodes` in POISONADMIN_HOME."""
     home = os.environ.get("POISONADMIN_HOME") or Path(__file__).resolve().parents[3] / ".poisonadmin"
@@ -158,47 +145,35 @@ def attempts_left_behind(
     """
     if not directory.is_dir():
         return None
-    rows = []
+    rows: list[AttemptRecord] = []
     try:
-        found = list(_read_all(directory, node_id))
+        for path in sorted(directory.glob(f"{node_id}-*")):
+            _end_its_sandbox(path)
+            rows += _attempts_in(path, claim_id, shard, name, destinations)
     except JournalDamaged:
         return None
-    for left in found:
-        origin = RunIdentity(claim_id, shard, left.offset)
-        rows += [
-            result_row(
-                origin,
-                _bare(result.message_id, result.attempt_number, destinations),
-                result,
-                owner=destinations.get(result.message_id, NOWHERE).owner,
-            )
-            for result in left.results
-            if result.kind is not Kind.NOT_LOADED
-        ]
-        if left.turn is not None:
-            rows.append(_lost_row(origin, left, left.turn, name, destinations))
     return rows
 
 
-def _read_all(directory: Path, node_id: int) -> Iterator[LeftBehind]:
-    for path in sorted(directory.glob(f"{node_id}-*")):
-        _end_its_sandbox(path)
-        data = path.read_bytes()
-        if len(data) != JOURNAL_BYTES or (journal := Journal(data)).get(HeaderField.MAGIC) != MAGIC:
-            raise JournalDamaged
-        results = tuple(result for _, result in journal.results(journal.get(HeaderField.READ)))
-        answered = max([journal.get(HeaderField.ANSWERED), *(result.turn for result in results)])
-        yield LeftBehind(journal.get_float(HeaderField.CLOCK_OFFSET), results, journal.turn(answered), journal.output())
-
-
-def _lost_row(
-    origin: RunIdentity, left: LeftBehind, turn: Turn, name: str, destinations: Mapping[int, HeldFor]
-) -> AttemptRecord:
-    began = instant(turn.began + origin.offset)
-    failure = Failure(NODE_LOST_CLASS, f"The node {name} was lost while it handled this message.")
-    delivery = _bare(turn.message_id, turn.attempt_number, destinations)
-    attempt = attempt_row(origin, delivery, Outcome.NODE_LOST, (began, began), output=left.output or None)
-    return fail(attempt, failure, Outcome.NODE_LOST)
+def _attempts_in(
+    path: Path, claim_id: int, shard: int, name: str, destinations: Mapping[int, HeldFor]
+) -> Iterator[AttemptRecord]:
+    data = path.read_bytes()
+    if len(data) != JOURNAL_BYTES or (journal := Journal(data)).get(HeaderField.MAGIC) != MAGIC:
+        raise JournalDamaged
+    origin = RunIdentity(claim_id, shard, journal.get_float(HeaderField.CLOCK_OFFSET))
+    answered = journal.get(HeaderField.ANSWERED)
+    for _, result in journal.results(journal.get(HeaderField.READ)):
+        answered = max(answered, result.turn)
+        if result.kind is not Kind.NOT_LOADED:
+            delivery = _bare(result.message_id, result.attempt_number, destinations)
+            yield result_row(origin, delivery, result, owner=destinations.get(result.message_id, NOWHERE).owner)
+    if (turn := journal.turn(answered)) is not None:
+        began = instant(turn.began + origin.offset)
+        delivery = _bare(turn.message_id, turn.attempt_number, destinations)
+        attempt = attempt_row(origin, delivery, Outcome.NODE_LOST, (began, began), output=journal.output() or None)
+        failure = Failure(NODE_LOST_CLASS, f"The node {name} was lost while it handled this message.")
+        yield fail(attempt, failure, Outcome.NODE_LOST)
 
 
 def _bare(message_id: int, attempt_number: int, destinations: Mapping[int, HeldFor]) -> Delivery:

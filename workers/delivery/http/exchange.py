@@ -23,9 +23,9 @@ from poisonadmin.policies.domain.retry_schedule import retry_after_ms
 from workers.delivery.deliveries import (
     MAX_MESSAGE_CHARS,
     MAX_VERSION_CHARS,
+    ConfiguredDestination,
     Delivery,
-    Destination,
-    DestinationRow,
+    TaskDestination,
     attempt_row,
     fail,
     roll_back,
@@ -56,7 +56,7 @@ BODY_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class HttpDestination(Destination):
+class HttpDestination(TaskDestination):
     """An HTTP consumer to send to. `concurrency`: requests at once in this task. `headers` include the secret ones,
     whose values are the `secret_values`.
     """
@@ -72,7 +72,7 @@ class HttpDestination(Destination):
     crash_on: str | None = None
 
 
-def parse_http_config(row: DestinationRow) -> HttpDestination:
+def parse_http_config(row: ConfiguredDestination) -> HttpDestination:
     """Return the destination; raise InvalidDestination naming the field that cannot be used.
 
     The secrets are further headers, which win over those of the configuration.

@@ -23,9 +23,8 @@ from poisonadmin.groups.alike.domain.similarity import WORTH_COMPARING, Compared
 from poisonadmin.groups.domain.failures import Failure, stored_failure
 from poisonadmin.messages.domain.outcomes import Outcome
 from workers.spark.pieces import batch_slots
-from workers.spark.schemas import RowSchema
-from workers.spark.tables.frames import read_table_now
-from workers.spark.tables.source import Extent
+from workers.spark.tables.columns import RowSchema
+from workers.spark.tables.source import Extent, read_table_now
 
 # A row a fingerprint, as poisonadmin/groups/alike/domain/similarity.py says; `place`: the fingerprint's in the order in
 # which groups should stay, `tokens`: what a MinHash compares, never empty.

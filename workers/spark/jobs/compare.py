@@ -21,8 +21,7 @@ from poisonadmin.comparisons.domain.features import ATTEMPT_FIELDS
 from poisonadmin.comparisons.domain.findings import Candidate, Sample, find
 from workers.spark.jobs import compare_values as values
 from workers.spark.pieces import batch_slots
-from workers.spark.tables.frames import only_known_destinations, read_table_now
-from workers.spark.tables.source import Extent
+from workers.spark.tables.source import Extent, only_known_destinations, read_table_now
 
 Report = Callable[[str], None]
 """Is told what is done next; it may raise, and then the comparison ends."""

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from poisonadmin.comparisons.domain.conditions import FieldCondition, Operator
 from poisonadmin.comparisons.domain.features import ATTEMPT_FIELDS, ComparedMessage, features
-from workers.spark.schemas import RowSchema
+from workers.spark.tables.columns import RowSchema
 
 # A row a value of a field of a message, as poisonadmin/comparisons/domain/features.py says.
 FEATURE = RowSchema("id long, failing boolean, field string, text string, number double")
@@ -93,8 +93,8 @@ def value_counts(features: DataFrame, *, fewest: int) -> DataFrame:
     return (
         counted.groupBy("field")
         .agg(
-            F.sum(failing).alias("failing_count"),
-            F.sum(others).alias("other_count"),
+            F.sum(failing).alias("failing"),
+            F.sum(others).alias("others"),
             F.count_if(is_value & (failing + others >= fewest)).alias("tested"),
             F.count_if(is_number).alias("numbers"),
             F.sum(F.when(is_number, failing + others).otherwise(0)).alias("numeric"),
@@ -102,16 +102,7 @@ def value_counts(features: DataFrame, *, fewest: int) -> DataFrame:
                 "values"
             ),
         )
-        .where(F.col("failing_count") + F.col("other_count") >= fewest)
-        .select(
-            "field",
-            F.col("failing_count").alias("failing"),
-            F.col("other_count").alias("others"),
-            "tested",
-            "numbers",
-            "numeric",
-            "values",
-        )
+        .where(failing + others >= fewest)
     )
 
 
@@ -142,34 +133,23 @@ def range_counts(features: DataFrame, ranges: DataFrame) -> DataFrame:
 
     `ranges`: `field`, `place`, `low` (in it), `high` (not in it).
     """
-    is_within = (
-        (F.col("features.field") == F.col("ranges.field"))
-        & (F.col("features.number") >= F.col("ranges.low"))
-        & (F.col("features.number") < F.col("ranges.high"))
-    )
-    return (
-        features.alias("features")
-        .join(F.broadcast(ranges.alias("ranges")), is_within, "inner")
-        .groupBy("ranges.field", "ranges.place")
-        .agg(F.min("features.number").alias("low"), F.max("features.number").alias("high"), *_counts())
-        .select("field", "place", "low", "high", "failing", "others")
+    within = _within(features, ranges, F.col("number") < F.col("ranges.high"))
+    return within.groupBy("ranges.field", "ranges.place").agg(
+        F.min("number").alias("low"), F.max("number").alias("high"), *_counts()
     )
 
 
 def number_counts(features: DataFrame, ranges: DataFrame) -> DataFrame:
     """Return a row a number within the ranges, both ends in it: `field`, `number`, `failing`, `others`."""
-    is_within = (
-        (F.col("features.field") == F.col("ranges.field"))
-        & (F.col("features.number") >= F.col("ranges.low"))
-        & (F.col("features.number") <= F.col("ranges.high"))
-    )
-    return (
-        features.alias("features")
-        .join(F.broadcast(ranges.alias("ranges")), is_within, "inner")
-        .groupBy("features.field", "features.number")
-        .agg(*_counts())
-        .select("field", "number", "failing", "others")
-    )
+    within = _within(features, ranges, F.col("number") <= F.col("ranges.high"))
+    return within.groupBy("ranges.field", "number").agg(*_counts())
+
+
+def _within(features: DataFrame, ranges: DataFrame, is_low_enough: Column) -> DataFrame:
+    """Return the features whose numbers are within a range of their field, with the range."""
+    is_of_field = F.col("features.field") == F.col("ranges.field")
+    is_within = is_of_field & (F.col("number") >= F.col("ranges.low")) & is_low_enough
+    return features.alias("features").join(F.broadcast(ranges.alias("ranges")), is_within, "inner")
 
 
 def condition_words(features: DataFrame, spark: SparkSession, conditions: Sequence[FieldCondition]) -> DataFrame:

@@ -10,18 +10,15 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-import psycopg
 from pyspark.sql import SparkSession
 
 from poisonadmin.core.domain.secret_settings import database_url
 from poisonadmin.intake.domain.draining import Drained
-from poisonadmin.intake.domain.staged_rows import IntakeRow
 from workers.brokers.contract import BrokerError, Shard
 from workers.brokers.drain import DRAIN_SECONDS, drain_shard
 from workers.brokers.sources import depth_of, shards_of
 from workers.spark.pieces import do_pieces
-from workers.spark.schemas import RowSchema
-from workers.spark.sinks import copy_keys, policies_with_keys
+from workers.spark.tables.columns import RowSchema
 
 # A row a shard of a broker source: a `Drained`.
 DRAINED_SHARD = RowSchema("staged long, recognised long, rejected long, is_empty boolean, error string")
@@ -65,11 +62,5 @@ def _run(spark: SparkSession, tag: str, source_id: int, shards: Sequence[Shard],
 
 
 def _drain_shard(source_id: int, shards: Sequence[Shard], seconds: float, index: int) -> list[dict[str, Any]]:
-    drained = drain_shard(database_url(os.environ), source_id, shards[index], write_keys=_write_keys, seconds=seconds)
+    drained = drain_shard(database_url(os.environ), source_id, shards[index], seconds=seconds)
     return [asdict(drained)]
-
-
-def _write_keys(cursor: psycopg.Cursor, rows: Sequence[tuple[int, IntakeRow]]) -> None:
-    policies = policies_with_keys(cursor)
-    if policies is not None:
-        copy_keys(cursor, rows, policies)

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ from poisonadmin.rules.domain.json_schema import compile_schema
 from poisonadmin.rules.domain.rules import RuleFailed, Stage
 from workers.delivery.sessions import Session
 from workers.spark.pieces import do_pieces
-from workers.spark.schemas import RowSchema
+from workers.spark.tables.columns import RowSchema
 
 # A row a place that the rule matched in a part, and one more with what was read, whose `address` is null.
 TRIED_PART = RowSchema("part long, address string, group_id long, messages long, samples array<long>, error string")
@@ -147,7 +147,10 @@ def try_rule(spark: SparkSession, trial: Trial, ranges: Sequence[IdRange]) -> li
 
 def _try_range(trial: Trial, ranges: Sequence[IdRange], now: datetime, part: int) -> list[dict[str, Any]]:
     with psycopg.connect(database_url(os.environ), connect_timeout=5) as connection:
-        found = _STAGES[trial.stage](connection, trial, ranges[part], now)
+        if trial.stage is Stage.BEFORE:
+            found = _before(connection, trial, ranges[part], now)
+        else:
+            found = _after(connection, trial, ranges[part])
     places = [
         {"part": part, "address": address, "group_id": group_id, "messages": count, "samples": samples}
         for (address, group_id), (count, samples) in found.places.items()
@@ -183,7 +186,7 @@ def _subject(stored: StoredMessage, rule: ContentRule) -> Subject:
     )
 
 
-def _after(connection: Session, trial: Trial, ids: IdRange, _: datetime) -> Found:
+def _after(connection: Session, trial: Trial, ids: IdRange) -> Found:
     found = Found()
     try:
         rule = compile_failure_rule(trial.rule)
@@ -194,9 +197,3 @@ def _after(connection: Session, trial: Trial, ids: IdRange, _: datetime) -> Foun
         if rule.holds(stored):
             found.see(stored.address, stored.group_id, stored.id)
     return found
-
-
-_STAGES: dict[Stage, Callable[[Session, Trial, IdRange, datetime], Found]] = {
-    Stage.BEFORE: _before,
-    Stage.AFTER: _after,
-}

@@ -21,7 +21,6 @@ from poisonadmin.sources.domain.files import FileKind, FileStaging, FileToTake, 
 from workers.spark import sinks
 from workers.spark.parquet import envelope_of, raw_of, row_count_of, rows_of
 from workers.spark.pieces import do_pieces
-from workers.spark.schemas import RowSchema
 from workers.spark.sources import (
     PART_BYTES,
     FileGone,
@@ -33,6 +32,7 @@ from workers.spark.sources import (
     opened,
     parts_of,
 )
+from workers.spark.tables.columns import RowSchema
 
 # A row a part. `outcome` is a `FileStaging`; `error` is null for a part that is staged.
 STAGED_PART = RowSchema("part long, outcome string, staged long, rejected long, error string")

@@ -17,8 +17,7 @@ from poisonadmin.groups.domain.regroup_plan import FailureMove, RegroupedFailure
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.messages.domain.outcomes import Outcome
 from workers.spark.pieces import do_pieces
-from workers.spark.schemas import RowSchema
-from workers.spark.tables.columns import ATTEMPTS
+from workers.spark.tables.columns import ATTEMPTS, RowSchema
 from workers.spark.tables.source import Extent, TableReader, aliases_in
 
 # A row a pair of fingerprints: a `FailureMove`.
@@ -103,25 +102,16 @@ def _failures(extent: Extent) -> Iterator[tuple[RegroupedFailure, dict[str, Any]
 def as_now(row: dict[str, Any]) -> tuple[str, str] | None:
     """Return fingerprint and title of an attempt by the rules of this version; None where it does not say enough."""
     return _of(
-        row["error_class"] or "",
-        row["cause_class"],
-        (row["error_message"] or "")[:MAX_MASKED_CHARS],
-        row["stack"] or "",
-        row["title"] or "",
-        row["outcome"] in REPORTED,
+        error_class=row["error_class"] or "",
+        cause_class=row["cause_class"],
+        message=(row["error_message"] or "")[:MAX_MASKED_CHARS],
+        stack=row["stack"] or "",
+        title=row["title"] or "",
+        is_reported=row["outcome"] in REPORTED,
     )
 
 
 @lru_cache(maxsize=4096)
-def _of(
-    error_class: str, cause_class: str | None, message: str, stack: str, line: str, is_reported: bool
-) -> tuple[str, str] | None:
-    failure = stored_failure(
-        error_class=error_class,
-        cause_class=cause_class,
-        message=message,
-        stack=stack,
-        title=line,
-        is_reported=is_reported,
-    )
+def _of(**stored: Any) -> tuple[str, str] | None:
+    failure = stored_failure(**stored)
     return None if failure is None else (fingerprint(failure), title(failure).replace("\0", "\ufffd")[:MAX_TITLE_CHARS])

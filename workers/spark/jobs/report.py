@@ -17,10 +17,8 @@ from poisonadmin.reports.domain.asked import AskedReport
 from poisonadmin.reports.domain.kinds import Grain
 from poisonadmin.reports.domain.reading import Archived, Reading, SparkDialect
 from workers.spark.pieces import batch_slots
-from workers.spark.schemas import SPARK_TYPES
-from workers.spark.tables.columns import columns_in
-from workers.spark.tables.frames import only_known_destinations, read_table
-from workers.spark.tables.source import Extent
+from workers.spark.tables.columns import SPARK_TYPES, columns_in
+from workers.spark.tables.source import Extent, only_known_destinations, read_table
 
 ID, PLACE, COUNT = "_id", "_place", "_count"
 _TYPES = {

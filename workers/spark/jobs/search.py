@@ -28,8 +28,7 @@ from poisonadmin.search.deep.domain import (
 from workers.spark.pieces import batch_slots
 from workers.spark.tables.columns import MESSAGES, arrow_schema, columns_in, spark_schema
 from workers.spark.tables.filters import literal
-from workers.spark.tables.frames import read_table, read_table_now
-from workers.spark.tables.source import Extent
+from workers.spark.tables.source import Extent, read_table, read_table_now
 
 _ESCAPES = b"\\"
 # Single messages are few.

@@ -14,10 +14,37 @@ import pyarrow as pa
 from psycopg import sql
 
 from poisonadmin.messages.domain.attempt import ATTEMPT_COLUMNS
-from workers.spark.schemas import POSTGRES_TYPES, SPARK_TYPES
+
+_TYPES = (
+    (pa.int64(), "long", "int8"),
+    (pa.int32(), "int", "int4"),
+    (pa.string(), "string", "text"),
+    (pa.binary(), "binary", "bytea"),
+    (pa.timestamp("us", tz="UTC"), "timestamp", "timestamptz"),
+    (pa.bool_(), "boolean", "bool"),
+    (pa.float64(), "double", "float8"),
+)
+SPARK_TYPES = {arrow: spark for arrow, spark, _ in _TYPES}
+POSTGRES_TYPES = {arrow: postgres for arrow, _, postgres in _TYPES}
+_ARROW_TYPES = {spark: arrow for arrow, spark, _ in _TYPES}
+
+
+class RowSchema:
+    """The columns of rows, as Spark declares them (`spark`) and as Arrow carries them (`arrow`)."""
+
+    def __init__(self, spark: str) -> None:
+        self.spark = spark
+        columns = (column.split(" ") for column in spark.split(", "))
+        self.arrow = pa.schema([(name, _arrow_type(kind)) for name, kind in columns])
+
+
+def _arrow_type(spark: str) -> pa.DataType:
+    inner = spark.removeprefix("array<").removesuffix(">")
+    return _ARROW_TYPES[spark] if inner == spark else pa.list_(_ARROW_TYPES[inner])
+
 
 _LONG, _INT, _TEXT, _BYTES = pa.int64(), pa.int32(), pa.string(), pa.binary()
-_TIME, _BOOL, _DOUBLE = pa.timestamp("us", tz="UTC"), pa.bool_(), pa.float64()
+_TIME, _BOOL = pa.timestamp("us", tz="UTC"), pa.bool_()
 # By PostgreSQL's names.
 _ARROW = {name: arrow for arrow, name in POSTGRES_TYPES.items()} | {"int2": _INT}
 _SELECT = sql.SQL("SELECT {columns} FROM {source} WHERE {id} > %(after)s AND {id} <= %(until)s{conditions}")
@@ -78,6 +105,11 @@ class Table:
         ).as_string()
 
 
+def _own(alias: str, columns: str) -> tuple[Column, ...]:
+    """Return columns of the table's own rows, which have this alias, as Spark would declare them."""
+    return tuple(Column(one.name, one.type, f"{alias}.{one.name}") for one in RowSchema(columns).arrow)
+
+
 def columns_in(conditions: str) -> list[str]:
     """Return the columns of messages that a text in Spark's SQL over `m` may name."""
     return [column.name for column in MESSAGES.columns if re.search(rf"\bm\.{column.name}\b", conditions)]
@@ -130,11 +162,7 @@ MESSAGES = Table(
         Column("failure", _TEXT, "g.title", _GROUP),
         Column("operation_id", _LONG, "m.operation_id"),
         Column("owner", _TEXT, "u.username", _OWNER),
-        Column(
-            "tags",
-            _TEXT,
-            "(SELECT array_to_json(tags) FROM message_tag WHERE message_id = m.id)",
-        ),
+        Column("tags", _TEXT, "(SELECT array_to_json(tags) FROM message_tag WHERE message_id = m.id)"),
         Column(
             "keys",
             _TEXT,
@@ -167,18 +195,10 @@ HISTORY = Table(
     "history",
     "history AS h",
     "h.message_id",
-    (
-        Column("message_id", _LONG, "h.message_id"),
-        Column("seq", _LONG, "h.seq"),
-        Column("from_state", _TEXT, "h.from_state"),
-        Column("to_state", _TEXT, "h.to_state"),
-        Column("event", _TEXT, "h.event"),
-        Column("reason", _TEXT, "h.reason"),
-        Column("attempt_number", _INT, "h.attempt_number"),
-        Column("actor", _TEXT, "h.actor"),
-        Column("note", _TEXT, "h.note"),
-        Column("operation_id", _LONG, "h.operation_id"),
-        Column("at", _TIME, "h.at"),
+    _own(
+        "h",
+        "message_id long, seq long, from_state string, to_state string, event string, reason string,"
+        " attempt_number int, actor string, note string, operation_id long, at timestamp",
     ),
     order=("h.seq",),
 )
@@ -188,22 +208,14 @@ OPERATIONS = Table(
     "operation AS p",
     "p.id",
     (
-        Column("id", _LONG, "p.id"),
-        Column("action", _TEXT, "p.action"),
-        Column("state", _TEXT, "p.state"),
-        Column("reason", _TEXT, "p.reason"),
-        Column("params", _TEXT, "p.params"),
-        Column("rate_per_second", _DOUBLE, "p.rate_per_second"),
-        Column("count", _INT, "p.count"),
-        Column("changed", _INT, "p.changed"),
-        Column("halted_why", _TEXT, "p.halted_why"),
-        Column("requested_by", _TEXT, "p.requested_by"),
-        Column("requested_at", _TIME, "p.requested_at"),
-        Column("ended_at", _TIME, "p.ended_at"),
-        Column("sign_off_by", _TEXT, "p.sign_off_by"),
-        Column("sign_off_reason", _TEXT, "p.sign_off_reason"),
+        *_own(
+            "p",
+            "id long, action string, state string, reason string, params string, rate_per_second double, count int,"
+            " changed int, halted_why string, requested_by string, requested_at timestamp, ended_at timestamp,"
+            " sign_off_by string, sign_off_reason string",
+        ),
         Column("broke_glass", _BOOL, "p.broke_glass_at IS NOT NULL"),
-        Column("restart_job_id", _LONG, "p.restart_job_id"),
+        *_own("p", "restart_job_id long"),
     ),
 )
 
@@ -211,15 +223,10 @@ RESULTS = Table(
     "results",
     "operation_result AS r",
     "r.message_id",
-    (
-        Column("message_id", _LONG, "r.message_id"),
-        Column("operation_id", _LONG, "r.operation_id"),
-        Column("outcome", _TEXT, "r.outcome"),
-        Column("code", _TEXT, "r.code"),
-        Column("detail", _TEXT, "r.detail"),
-        Column("group_id", _LONG, "r.group_id"),
-        Column("failed_group_id", _LONG, "r.failed_group_id"),
-        Column("at", _TIME, "r.at"),
+    _own(
+        "r",
+        "message_id long, operation_id long, outcome string, code string, detail string, group_id long,"
+        " failed_group_id long, at timestamp",
     ),
     order=("r.operation_id",),
 )
@@ -233,11 +240,7 @@ EXTRAS = Table(
      UNION ALL SELECT message_id, 'payload_version', to_jsonb(payload_version) FROM payload_version
      UNION ALL SELECT message_id, 'confirmation', to_jsonb(confirmation) FROM confirmation) AS x""",
     "x.message_id",
-    (
-        Column("message_id", _LONG, "x.message_id"),
-        Column("kind", _TEXT, "x.kind"),
-        Column("row", _TEXT, "x.row"),
-    ),
+    _own("x", "message_id long, kind string, row string"),
     order=("x.kind", "x.row"),
 )
 # Operations stay in the database, a row each; of their members' results the files have those of archived messages.
