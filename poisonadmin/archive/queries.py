@@ -1,5 +1,6 @@
-"""Until when messages are archived, as policies say, address by address; runs of the archive, legal holds and erasures,
-as lists and one by one."""
+"""Runs of the archive, legal holds and erasures, as lists and one by one; and the times until which messages are
+archived, address by address, as policies say.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -98,7 +99,7 @@ class LegalHoldRow:
 
 @dataclass(frozen=True)
 class ErasureResult:
-    """How many messages were erased, and left alone, because they are under way or these legal holds name them."""
+    """Counts of messages: erased, and left alone, because they are under way or these legal holds name them."""
 
     erased: int
     left_alone: int

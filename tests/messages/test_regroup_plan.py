@@ -13,7 +13,7 @@ MARKS = [f"f{number}" for number in range(6)]
 def after(groups: list[KnownGroup], plan: RegroupPlan) -> dict[str, int]:
     """Return which group has each fingerprint from then on; 0 for one that is made."""
     held = {group.id: group.fingerprint for group in groups}
-    held |= {group_id: one for one, group_id in plan.keepers.items()} | plan.others
+    held |= {group_id: one for one, group_id in plan.staying.items()} | plan.others
     found = (
         {one: group_id for group_id, one in held.items()} | dict.fromkeys(plan.new, 0) | dict.fromkeys(plan.former, 0)
     )
@@ -28,30 +28,30 @@ def seen_as(groups: list[KnownGroup], plan: RegroupPlan) -> dict[int, int | None
 
 def test_a_group_that_splits_stays_where_most_of_its_failures_go() -> None:
     plan = plan_regrouping([KnownGroup(7, "a", 90)], {("a", "x"): 30, ("a", "y"): 60}, [])
-    assert (plan.keepers, plan.new, plan.former, plan.dissolved) == ({"y": 7}, ["x"], {"a": 7}, {})
+    assert (plan.staying, plan.new, plan.former, plan.dissolved) == ({"y": 7}, ["x"], {"a": 7}, {})
 
 
 def test_a_group_of_which_a_failure_stays_keeps_its_fingerprint() -> None:
     plan = plan_regrouping([KnownGroup(7, "a", 90)], {("a", "x"): 89}, ["a"])
-    assert (plan.keepers, plan.new, plan.former) == ({}, ["x"], {})
+    assert (plan.staying, plan.new, plan.former) == ({}, ["x"], {})
 
 
 def test_of_groups_that_become_one_that_which_people_know_stays() -> None:
     known, large = KnownGroup(9, "b", 3, is_noted=True), KnownGroup(7, "a", 90)
     plan = plan_regrouping([known, large], {("a", "x"): 90, ("b", "x"): 3}, [])
-    assert (plan.keepers, plan.dissolved, plan.merged_into) == ({"x": 9}, {7: 9}, {7: 9})
+    assert (plan.staying, plan.dissolved, plan.merged_into) == ({"x": 9}, {7: 9}, {7: 9})
 
 
 def test_a_group_that_failed_by_the_new_rule_already_gives_way_to_the_one_with_a_past() -> None:
     plan = plan_regrouping([KnownGroup(7, "a", 90), KnownGroup(9, "x", 2)], {("a", "x"): 90}, [])
-    assert (plan.keepers, plan.others, plan.merged_into) == ({"x": 7}, {9: "a"}, {9: 7})
+    assert (plan.staying, plan.others, plan.merged_into) == ({"x": 7}, {9: "a"}, {9: 7})
     assert plan.former == {}, "the other one stands for the former fingerprint"
 
 
 def test_what_was_merged_stays_merged() -> None:
     groups = [KnownGroup(1, "a", 5, is_noted=True), KnownGroup(2, "b", 9, merged_into=1)]
     plan = plan_regrouping(groups, {("a", "x"): 5, ("b", "y"): 9}, [])
-    assert (plan.keepers, seen_as(groups, plan)) == ({"x": 1, "y": 2}, {1: None, 2: 1})
+    assert (plan.staying, seen_as(groups, plan)) == ({"x": 1, "y": 2}, {1: None, 2: 1})
     assert plan.former == {"a": 1, "b": 1}
 
 
@@ -68,7 +68,7 @@ def test_what_was_merged_into_a_group_that_gives_way_follows_it() -> None:
 def test_fingerprints_may_change_places() -> None:
     groups = [KnownGroup(1, "a", 5), KnownGroup(2, "b", 9)]
     plan = plan_regrouping(groups, {("a", "b"): 5, ("b", "a"): 9}, [])
-    assert (plan.keepers, plan.former, plan.dissolved) == ({"b": 1, "a": 2}, {}, {})
+    assert (plan.staying, plan.former, plan.dissolved) == ({"b": 1, "a": 2}, {}, {})
 
 
 def test_what_belongs_to_no_group_gets_none() -> None:

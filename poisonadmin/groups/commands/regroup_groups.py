@@ -161,11 +161,11 @@ def _carry_out(cursor: CursorWrapper) -> RegroupPlan:
     cursor.execute(_LOCK, [sorted({one for pair in moved for one in pair})])
     groups = [KnownGroup(*row) for row in fetch_rows(_GROUPS)]
     plan = plan_regrouping(groups, moved, set(fetch_values(_KEPT)))
-    changing = {**{group_id: one for one, group_id in plan.keepers.items()}, **plan.others}
+    changing = {**{group_id: one for one, group_id in plan.staying.items()}, **plan.others}
     cursor.execute(_GIVE_UP, [list(changing)])
     cursor.execute(_TAKE, [FINGERPRINT_VERSION, list(changing), list(changing.values())])
     cursor.execute(_MAKE, [FINGERPRINT_VERSION, plan.new])
-    cursor.execute(_DESCRIBE, [list(plan.keepers.values())])
+    cursor.execute(_DESCRIBE, [list(plan.staying.values())])
     cursor.execute(_MAKE_FORMER, [list(plan.former), list(plan.former.values())])
     cursor.execute(_MERGE, [list(plan.merged_into), list(plan.merged_into.values())])
     for statement in _COUNT_WITH if plan.dissolved else ():

@@ -53,7 +53,7 @@ class KnownGroup:
 class RegroupPlan:
     """`main`: where most failures of a fingerprint go, by that fingerprint, where it is another one.
 
-    `keepers`: group id by the fingerprint that it has from now on, where that is another one. `others`: the groups
+    `staying`: group id by the fingerprint that it has from now on, where that is another one. `others`: the groups
     that give theirs up, and the fingerprint that they have instead.
 
     `dissolved`: groups whose failures another one has from now on. `merged_into`: what changes of that. `new`: the
@@ -61,7 +61,7 @@ class RegroupPlan:
     """
 
     main: dict[str, str] = field(default_factory=dict)
-    keepers: dict[str, int] = field(default_factory=dict)
+    staying: dict[str, int] = field(default_factory=dict)
     others: dict[int, str] = field(default_factory=dict)
     dissolved: dict[int, int] = field(default_factory=dict)
     merged_into: dict[int, int | None] = field(default_factory=dict)
@@ -77,10 +77,10 @@ def plan_regrouping(
 
     >>> seven, nine = KnownGroup(7, "a", failures=90), KnownGroup(9, "b", failures=10)
     >>> one = plan_regrouping([seven], {("a", "A"): 60, ("a", "B"): 30}, [])
-    >>> (one.keepers, one.new, one.former)
+    >>> (one.staying, one.new, one.former)
     ({'A': 7}, ['B'], {'a': 7})
     >>> both = plan_regrouping([seven, nine], {("a", "A"): 90, ("b", "A"): 10}, [])
-    >>> (both.keepers, both.dissolved, both.merged_into)
+    >>> (both.staying, both.dissolved, both.merged_into)
     ({'A': 7}, {9: 7}, {9: 7})
     """
     by_id = {group.id: group for group in groups}
@@ -96,16 +96,16 @@ def plan_regrouping(
     claimants: dict[str, list[KnownGroup]] = defaultdict(list)
     for group in groups:
         claimants[main.get(group.fingerprint, group.fingerprint)].append(group)
-    keeper = {fingerprint: min(some, key=_rank) for fingerprint, some in claimants.items()}
+    holder = {fingerprint: min(some, key=_rank) for fingerprint, some in claimants.items()}
     plan = RegroupPlan(
         main=main,
-        keepers={one: group.id for one, group in keeper.items() if group.fingerprint != one},
+        staying={one: group.id for one, group in holder.items() if group.fingerprint != one},
         dissolved={
-            group.id: keeper[one].id for one, some in claimants.items() for group in some if group != keeper[one]
+            group.id: holder[one].id for one, some in claimants.items() for group in some if group != holder[one]
         },
-        new=sorted({now for was, now in moved if was in held} - set(keeper)),
+        new=sorted({now for was, now in moved if was in held} - set(holder)),
     )
-    taken = {*keeper, *plan.new}
+    taken = {*holder, *plan.new}
     free = held - taken - {by_id[one].fingerprint for one in plan.dissolved}
     for one, stays in sorted(plan.dissolved.items()):
         if by_id[one].fingerprint in taken:

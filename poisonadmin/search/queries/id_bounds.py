@@ -1,4 +1,4 @@
-"""Between which ids to look for messages of a time. Messages come in the order of time, almost.
+"""Bounds of the ids to look through for messages of a time. Messages come in the order of time, almost.
 
 A walk to the oldest messages would read all newer ones first. So it begins at the id where that time is about reached,
 which a binary search finds. The few that came out of order are looked up apart, by an index of block ranges that costs

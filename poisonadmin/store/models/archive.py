@@ -1,4 +1,4 @@
-"""What runs of the archive, which move final messages out of the database, have written, and what erasures have left.
+"""The pieces and files of the archive, the index of its messages, legal holds, and the traces of erasures.
 
 `run_id`, `erasure_id`: the run's id in paths (LongRun).
 """
