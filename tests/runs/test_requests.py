@@ -22,8 +22,14 @@ PAST = "2020-01-01T00:00:00Z"
 
 def test_a_request_is_stored_with_who_made_it_and_stands_in_the_audit_log() -> None:
     limited = principal("kim", Role.ADMIN, ["orders.#"])
-    run = request_run(KIND, {"rule": 7}, principal=limited, total=9, details={"n": 1}, note="why", object_id="seven")
-    assert (run.params, run.position, run.result, run.total, run.patterns) == ({"rule": 7}, {}, None, 9, [["orders.#"]])
+    run = request_run(KIND, {"rule": 7}, principal=limited, details={"n": 1}, note="why", object_id="seven")
+    assert (run.params, run.position, run.result, run.total, run.patterns) == (
+        {"rule": 7},
+        {},
+        None,
+        None,
+        [["orders.#"]],
+    )
     assert (run.requested_by, run.account, run.id) == ("kim", "kim", run.run_id)
     entry = Audit.objects.get()
     assert (entry.actor, entry.action, entry.object_type, entry.object_id) == (

@@ -47,7 +47,6 @@ def request_archive_run(*, as_of: datetime | None = None, is_dry_run: bool = Fal
         {**asked, "cut_off": cut_off, "cutoffs": cutoffs(then)},
         principal=principal,
         reuse={"is_dry_run": is_dry_run},
-        total=cut_off,
         is_audited=principal is not SYSTEM,
         details=asked,
     )

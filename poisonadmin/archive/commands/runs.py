@@ -75,7 +75,7 @@ class _ArchiveTurn:
         is_dry_run = self._turn.run.params["is_dry_run"]
         rewriting.remove_former(self._store)
         while not self._turn.must_pause():
-            self._turn.report(done=self._done())
+            self._turn.report(done=self._done(), total=self._cut_off)
             is_over = _count_some(self._turn) if is_dry_run else self._step()
             if is_over is None:
                 return

@@ -32,8 +32,8 @@ FROM run WHERE kind = %s AND account = %s AND position IS NOT NULL
 _REQUEST = str(
     named_sql(
         """
-INSERT INTO run (kind, params, secrets, position, total, requested_by, account, patterns, expires_at)
-VALUES (%(kind)s, %(params)s, %(secrets)s, %(position)s, %(total)s, %(by)s, %(account)s, %(patterns)s,
+INSERT INTO run (kind, params, secrets, position, requested_by, account, patterns, expires_at)
+VALUES (%(kind)s, %(params)s, %(secrets)s, %(position)s, %(by)s, %(account)s, %(patterns)s,
     now() + %(waits)s)
 RETURNING {columns}
 """,
@@ -81,7 +81,6 @@ def request_run(
     principal: Principal,
     reuse: Mapping[str, Any] | None = None,
     secrets: Mapping[str, str] | None = None,
-    total: int | None = None,
     account: str | None = None,
     is_audited: bool = True,
     **audited: Any,
@@ -108,7 +107,6 @@ def request_run(
             "params": json.dumps(params),
             "secrets": json.dumps(secrets) if secrets else None,
             "position": "{}",
-            "total": total,
             "by": principal.name,
             "account": account,
             "patterns": patterns_json(principal),
