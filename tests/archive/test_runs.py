@@ -19,6 +19,7 @@ from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.messages.queries.archived_index import archived_files
 from poisonadmin.messages.queries.counts import wrong_counters
+from poisonadmin.runs.commands.requests import RunEnded
 from poisonadmin.store.models.archive import ArchivedMessage, ArchiveFile, ArchivePiece
 from poisonadmin.store.models.run import LongRun
 from tests.archive.fixtures import age, archive, begun, fail, place, put, rows_of  # noqa: F401  (a fixture)
@@ -193,6 +194,28 @@ def test_a_cancelled_run_leaves_what_it_has_not_archived(spark: SparkSession) ->
     archive(spark)
     assert get_run(made.id, principal=SYSTEM).state == "cancelled"
     assert fetch_values("SELECT count(*) FROM message") == [2]
+
+
+def test_a_run_that_is_cancelled_drops_what_is_written_and_not_archived(
+    spark: SparkSession,
+    place: str,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fail(put(2))
+    made = request_archive_run(principal=SYSTEM)
+    monkeypatch.setattr(runs, "prune", lambda *_: False)  # somebody reads the tables
+    archive(spark)
+    assert ArchivePiece.objects.get().state == "written"
+    cancel_archive_run(made.id, principal=SYSTEM)
+    assert get_run(made.id, principal=SYSTEM).state == "cancelling"
+    archive(spark)
+    assert get_run(made.id, principal=SYSTEM).state == "cancelled"
+    assert ArchivePiece.objects.get().state == "empty"
+    assert not ArchiveFile.objects.exists()
+    assert not list(Path(place).rglob("*.parquet"))
+    assert fetch_values("SELECT count(*) FROM message") == [2]
+    with pytest.raises(RunEnded):
+        cancel_archive_run(made.id, principal=SYSTEM)
 
 
 def test_the_archive_runs_once_a_day_by_itself() -> None:
