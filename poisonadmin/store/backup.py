@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import connection
 
 from poisonadmin.embedded.placement import postgres_programs
@@ -15,7 +15,7 @@ from poisonadmin.embedded.processes import EmbeddedError
 from poisonadmin.store.roles import as_owner
 
 
-class BackupFailed(Exception):
+class BackupFailed(CommandError):
     """Raised when nothing was written to the file, or to the database; the text says why."""
 
 

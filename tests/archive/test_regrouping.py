@@ -22,8 +22,8 @@ from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.archived import list_archived
 from poisonadmin.store.models.archive import ArchivedMessage, ArchiveFile
 from poisonadmin.store.models.attempt import Attempt, FailureGroup
+from poisonadmin.store.models.failure_group import FingerprintAlias, RegroupMove
 from poisonadmin.store.models.message import Message
-from poisonadmin.store.models.regrouping import FingerprintAlias, RegroupMove
 from poisonadmin.store.models.run import LongRun
 from tests.archive.fixtures import age, archive, place  # noqa: F401  (a fixture)
 from tests.fixtures.api import take_dead

@@ -28,9 +28,8 @@ from poisonadmin.search.queries.lists import list_messages
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.alert import Alert
 from poisonadmin.store.models.attempt import Attempt, FailureGroup, FailureWords
-from poisonadmin.store.models.failure_group import GroupHour, GroupVersion
+from poisonadmin.store.models.failure_group import GroupHour, GroupVersion, RegroupMove
 from poisonadmin.store.models.message import Message
-from poisonadmin.store.models.regrouping import RegroupMove
 from poisonadmin.store.models.run import LongRun
 from tests.fixtures.api import take_dead
 from tests.fixtures.delivery import answer, claim, counted, counters, end_nodes, enqueue, make_destination

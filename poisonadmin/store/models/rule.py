@@ -1,12 +1,11 @@
 """Policies, rules before and after a delivery, and what they note of messages."""
 
-from enum import StrEnum
-
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models.functions import Now
 
+from poisonadmin.rules.domain.rules import Stage
 from poisonadmin.store.models.constraints import only_values_of
 
 
@@ -24,13 +23,6 @@ class PolicyRow(models.Model):
 
     class Meta:
         db_table = "policy"
-
-
-class RuleStage(StrEnum):
-    """BEFORE looks at a message that is about to be delivered, AFTER at a failure."""
-
-    BEFORE = "before"
-    AFTER = "after"
 
 
 class Rule(models.Model):
@@ -62,7 +54,7 @@ class Rule(models.Model):
 
     class Meta:
         db_table = "rule"
-        constraints = [only_values_of("stage", RuleStage)]
+        constraints = [only_values_of("stage", Stage)]
         indexes = [models.Index(fields=["stage", "position"], name="rule_order")]
 
 

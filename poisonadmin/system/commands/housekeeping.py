@@ -11,7 +11,7 @@ from poisonadmin.runs.commands.requests import remove_expired_runs
 from poisonadmin.runs.domain.kinds import KindName
 
 
-def _delete_quiet(table: str, is_old: str, claim: str) -> Sql:
+def _delete_quiet(table: str, is_old: Sql, claim: str) -> Sql:
     """Return the statement that deletes old claims or nodes of them.
 
     What a blacklisted message was delivered with, and by which node, is shown for as long as the message is there.
@@ -20,7 +20,7 @@ def _delete_quiet(table: str, is_old: str, claim: str) -> Sql:
         """DELETE FROM {table}
         WHERE {is_old} AND NOT EXISTS (SELECT FROM attempt WHERE claim_id = {claim} AND {crashed})""",
         table=name(table),
-        is_old=Sql(is_old),
+        is_old=is_old,
         claim=name(claim),
         crashed=CRASHED,
     )
@@ -28,8 +28,8 @@ def _delete_quiet(table: str, is_old: str, claim: str) -> Sql:
 
 _STATEMENTS = (
     "DELETE FROM idempotency_key WHERE created_at < now() - interval '1 day'",
-    _delete_quiet("node", "ended_at < now() - interval '7 days' AND \"end\" <> 'lost'", "node.claim_id"),
-    _delete_quiet("claim", "NOT is_open AND claimed_at < now() - interval '7 days'", "claim.id"),
+    _delete_quiet("node", Sql("ended_at < now() - interval '7 days' AND \"end\" <> 'lost'"), "node.claim_id"),
+    _delete_quiet("claim", Sql("NOT is_open AND claimed_at < now() - interval '7 days'"), "claim.id"),
     "DELETE FROM claim_shard WHERE NOT EXISTS (SELECT FROM claim WHERE claim.id = claim_id)",
     # Failed logins of any name that strangers try; so many are kept as are of use.
     """DELETE FROM axes_accessattempt WHERE attempt_time < now() - interval '12 hours'

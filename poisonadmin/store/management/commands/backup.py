@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 
-from poisonadmin.store.backup import BackupFailed, back_up
+from poisonadmin.store.backup import back_up
 
 
 class Command(BaseCommand):
@@ -19,8 +19,5 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         """Say how large the file is."""
-        try:
-            back_up(options["file"])
-        except BackupFailed as error:
-            raise CommandError(str(error)) from error
+        back_up(options["file"])
         self.stdout.write(f"{options['file']}: {options['file'].stat().st_size:,} bytes")

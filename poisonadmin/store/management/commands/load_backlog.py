@@ -3,12 +3,12 @@
 import time
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.store.management.commands._operator import OperatorCommand
 
 
-class Command(BaseCommand):
+class Command(OperatorCommand):
     """Runs in a checkout only: the sample is no part of what is installed."""
 
     help = "Load messages with errors, attempts and history by COPY, alike for each seed; for load tests."
@@ -32,13 +32,4 @@ class Command(BaseCommand):
             if done % 100_000 == 0 or done == options["messages"]:
                 self.stdout.write(f"{done:,} messages after {time.monotonic() - began:.0f} s")
 
-        try:
-            load_backlog(
-                messages=options["messages"],
-                groups=options["groups"],
-                seed=options["seed"],
-                force=options["force"],
-                say=say,
-            )
-        except PoisonAdminError as error:
-            raise CommandError(error.detail) from error
+        load_backlog(**{name: options[name] for name in ("messages", "groups", "seed", "force")}, say=say)

@@ -6,6 +6,7 @@ from django.core.management.base import BaseCommand
 
 from poisonadmin.groups.commands.regroup_groups import NOTHING_READ
 from poisonadmin.groups.commands.regrouping import request_regrouping
+from poisonadmin.store.management.commands._operator import BY
 
 
 class Command(BaseCommand):
@@ -15,7 +16,7 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, **__: Any) -> None:
         """Ask for it, or say how far it is."""
-        run = request_regrouping(actor="command line")
+        run = request_regrouping(actor=BY)
         surveyed = f"read up to message {run.position.get('surveyed', 0):,} of {run.params['cut_off']:,}"
         phase = "moving failures" if run.position.get("is_decided") else surveyed
         read, changed = ((run.result or NOTHING_READ)[name] for name in ("read", "changed"))

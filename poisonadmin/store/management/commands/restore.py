@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 
-from poisonadmin.store.backup import BackupFailed, bring_back
+from poisonadmin.store.backup import bring_back
 
 
 class Command(BaseCommand):
@@ -20,8 +20,5 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         """Say that it is done."""
-        try:
-            bring_back(options["file"])
-        except BackupFailed as error:
-            raise CommandError(str(error)) from error
+        bring_back(options["file"])
         self.stdout.write(f"{options['file']} is restored")

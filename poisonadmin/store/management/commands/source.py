@@ -9,25 +9,25 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS, kind_of_url, note_of, source_settings
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.secret_settings import BROKER_PASSWORD
 from poisonadmin.core.domain.settings import InputKind
 from poisonadmin.sources.commands.broker_checks import request_broker_check, request_source_check
 from poisonadmin.sources.commands.setup import add_source
 from poisonadmin.sources.domain.broker_checks import BrokerCheckPurpose, BrokerCheckResult
 from poisonadmin.sources.queries import get_broker_check, list_sources
+from poisonadmin.store.management.commands._operator import BY, OperatorCommand
 from poisonadmin.store.models.intake import Source
 
-BY = replace(SYSTEM, name="command line")
+PRINCIPAL = replace(SYSTEM, name=BY)
 POLL_SECONDS = 0.2
 _SETTINGS = [found for found in source_settings() if found[0].input != InputKind.SWITCH]
 
 
-class Command(BaseCommand):
+class Command(OperatorCommand):
     """Sources are made here too; broker checks are made by an io worker, which must run."""
 
     help = "Add a broker whose dead letters are drained; list sources; test a connection; discover queues."
@@ -52,12 +52,8 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         """Carry out the action."""
-        try:
-            {"add": self._add, "list": self._list, "test": self._test, "discover": self._discover}[options["action"]](
-                options
-            )
-        except PoisonAdminError as error:
-            raise CommandError(error.detail) from error
+        actions = {"add": self._add, "list": self._list, "test": self._test, "discover": self._discover}
+        actions[options["action"]](options)
 
     def _add(self, options: dict[str, Any]) -> None:
         url = options["url"]
@@ -69,7 +65,7 @@ class Command(BaseCommand):
             kind=_kind(url),
             config=_config(options),
             secrets=_secrets(options),
-            principal=BY,
+            principal=PRINCIPAL,
             back=({} if confirm is None else {"confirm_within_ms": confirm}) if options["back"] else None,
             patterns=options["match"],
         )
@@ -78,7 +74,7 @@ class Command(BaseCommand):
             self.stdout.write(f"What is approved goes back by the destination {row.name}.")
 
     def _list(self, _: dict[str, Any]) -> None:
-        for row in list_sources(principal=BY, limit=500).results:
+        for row in list_sources(principal=PRINCIPAL, limit=500).results:
             state = "off" if not row.is_enabled else f"failing: {row.last_error}" if row.is_in_trouble else "on"
             lag = "-" if row.lag is None else row.lag
             place = row.config.get("url", "")
@@ -97,12 +93,12 @@ class Command(BaseCommand):
     def _check(self, purpose: BrokerCheckPurpose, options: dict[str, Any]) -> BrokerCheckResult:
         row = Source.objects.filter(name=options["url"]).first()
         if row is not None:
-            check_id = request_source_check(row.id, purpose, principal=BY)
+            check_id = request_source_check(row.id, purpose, principal=PRINCIPAL)
         else:
             url, secrets = options["url"], _secrets(options)
-            check_id = request_broker_check(_kind(url), _config(options), purpose, principal=BY, secrets=secrets)
+            check_id = request_broker_check(_kind(url), _config(options), purpose, principal=PRINCIPAL, secrets=secrets)
         # A check that nobody answers ends as failed by itself.
-        while (seen := get_broker_check(check_id, principal=BY)).is_waiting:
+        while (seen := get_broker_check(check_id, principal=PRINCIPAL)).is_waiting:
             time.sleep(POLL_SECONDS)
         if seen.result is None:
             raise CommandError(seen.error or "The broker check failed.")

@@ -3,18 +3,16 @@
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from poisonadmin.core.domain.access import Permission
-from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.filter_values import moment
+from poisonadmin.store.management.commands._operator import BY, OperatorCommand
 from poisonadmin.store.models.access import ApiToken
 from poisonadmin.system.commands.accounts import create_token, revoke_token
 
-BY = "command line"
 
-
-class Command(BaseCommand):
+class Command(OperatorCommand):
     """Tokens are made and revoked here; a token's text is printed once."""
 
     help = "Create, revoke or list API tokens."
@@ -34,10 +32,7 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         """Carry out the action."""
-        try:
-            {"create": self._create, "revoke": self._revoke, "list": self._list}[options["action"]](options)
-        except PoisonAdminError as error:
-            raise CommandError(error.detail) from error
+        {"create": self._create, "revoke": self._revoke, "list": self._list}[options["action"]](options)
 
     def _create(self, options: dict[str, Any]) -> None:
         user = User.objects.filter(username=options["username"]).first()

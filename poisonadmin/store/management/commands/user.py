@@ -7,18 +7,18 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import transaction
 
 from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import Role
 from poisonadmin.core.domain.addresses import validate_pattern
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.store.management.commands._operator import BY, OperatorCommand
 from poisonadmin.store.models.access import Access
 from poisonadmin.system.commands.accounts import activate, deactivate
 
 
-class Command(BaseCommand):
+class Command(OperatorCommand):
     """A user with a role; the password is asked for at a terminal, else the first line of standard input."""
 
     help = "Create a user with a role, give an existing one another role, or switch one off and on."
@@ -39,19 +39,16 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         """Create the user, change the role, or switch the user off or on."""
-        try:
-            if options["action"] != "create":
-                switch = deactivate if options["action"] == "deactivate" else activate
-                switch(options["username"], by="command line")
-                return
-            patterns = [validate_pattern(pattern) for pattern in options["pattern"]]
-        except PoisonAdminError as error:
-            raise CommandError(error.detail) from error
+        if options["action"] != "create":
+            switch = deactivate if options["action"] == "deactivate" else activate
+            switch(options["username"], by=BY)
+            return
+        patterns = [validate_pattern(pattern) for pattern in options["pattern"]]
         with transaction.atomic():
             user = User.objects.filter(username=options["username"]).first() or self._made(options["username"])
             Access.objects.update_or_create(user=user, defaults={"role": options["role"], "address_patterns": patterns})
             details = {"role": options["role"], "address_patterns": patterns}
-            audit.record("command line", "user.saved", "user", user.get_username(), details=details)
+            audit.record(BY, "user.saved", "user", user.get_username(), details=details)
 
     def _made(self, username: str) -> User:
         password = _asked_for() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")

@@ -5,6 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from poisonadmin.messages.commands.counts import verify
+from poisonadmin.store.management.commands._operator import BY
 
 
 class Command(BaseCommand):
@@ -18,7 +19,7 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         """Print each count that is wrong."""
-        wrong = verify(is_repair=options["repair"], actor="command line")
+        wrong = verify(is_repair=options["repair"], actor=BY)
         for one in wrong:
             reason, group, original = one.reason or "-", one.group_id or "-", one.original_address or "-"
             self.stdout.write(
