@@ -42,7 +42,7 @@ ROLE_TEXTS = {
     "domain": "Rules as pure functions and values: standard library only, no clock, no random numbers, no I/O",
     "queries": "Reads from the database; changes nothing",
     "commands": "Writes to the database, with their permission checks; knows nothing of HTTP",
-    "channels": "Ways in which alerts are sent: one folder a channel",
+    "channels": "Ways in which alerts are sent: one module a channel",
     "api": "The REST endpoints: check the permission, validate, call one command or query, answer",
     "pages": "The dashboard's views and forms; the templates are in `templates/<feature>/`",
 }

@@ -16,6 +16,7 @@ from poisonadmin.alerts.commands.send import send_due
 from poisonadmin.alerts.domain.notices import signature
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Principal, Role, principal
 from poisonadmin.core.domain.errors import AlreadyExists, NotFound
+from poisonadmin.reports.commands import saved
 from poisonadmin.reports.commands.saved import (
     last_days,
     note_ready,
@@ -86,6 +87,30 @@ def test_a_schedule_waits_for_its_last_report() -> None:
     LongRun.objects.filter(id=first).update(state="succeeded", ended_at=Now())
     due(saved_id)
     assert len(run_saved_due()) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_error_of_one_schedule_keeps_no_other_from_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = account("eve")
+    first, second = (save_report(name, WEEKLY, schedule="0 7 * * 1", principal=owner)[0] for name in ("a", "b"))
+    due(first)
+    due(second)
+    request = saved._request
+
+    def fails(row: SavedReport, now: datetime) -> int:
+        if row.id == first:
+            raise ValueError("no room")
+        return request(row, now)
+
+    monkeypatch.setattr(saved, "_request", fails)
+    with pytest.raises(ValueError, match="no room"):
+        run_saved_due()
+    assert LongRun.objects.get(kind="report").params["saved_id"] == second
+    row = SavedReport.objects.get(id=first)
+    assert row.last_error == "ValueError: no room"
+    assert row.next_at is not None
+    assert row.next_at > datetime.now(UTC)
+    assert run_saved_due() == []
 
 
 def test_a_schedule_of_who_has_lost_the_right_says_so_and_asks_for_nothing() -> None:

@@ -109,12 +109,19 @@ def require_scope(principal: Principal, fields: AlertRuleFields) -> None:
         principal.require_cover(pattern)
 
 
+_DELETE = (
+    "DELETE FROM alert WHERE rule_id = %s",
+    "DELETE FROM alert_delivery WHERE rule_id = %s",
+    "DELETE FROM alert_rule WHERE id = %s",
+)
+
+
 def delete_alert_rule(rule_id: int, *, principal: Principal) -> None:
     """Remove a rule with its alerts and their deliveries. Errors: `NotAllowed`, `NotFound`."""
     with transaction.atomic(), connection.cursor() as cursor:
         row = _locked(rule_id, principal)
-        for table, column in (("alert", "rule_id"), ("alert_delivery", "rule_id"), ("alert_rule", "id")):
-            cursor.execute(f"DELETE FROM {table} WHERE {column} = %s", [row.id])  # noqa: S608
+        for statement in _DELETE:
+            cursor.execute(statement, [row.id])
         audit.record(principal.name, "alert_rule.deleted", "alert_rule", row.name)
 
 

