@@ -13,9 +13,14 @@ from django.views.decorators.http import require_POST
 from django_htmx.http import HttpResponseClientRefresh
 
 from poisonadmin.comparisons.commands import requests
-from poisonadmin.comparisons.domain.conditions import FieldCondition, condition_from
+from poisonadmin.comparisons.domain.conditions import (
+    FieldCondition,
+    condition_from,
+    rule_match,
+    search_parameter,
+    search_word,
+)
 from poisonadmin.comparisons.domain.findings import percent
-from poisonadmin.comparisons.domain.follow_ups import rule_match, search_parameter, search_word
 from poisonadmin.comparisons.queries.comparisons import ComparisonRow, FindingRow, get_comparison
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound

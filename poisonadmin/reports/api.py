@@ -17,9 +17,15 @@ from poisonadmin.core.domain.settings import settings_of
 from poisonadmin.reports.commands import requests, saved
 from poisonadmin.reports.domain.asked import AskedReport, Period, SavedReportSettings, asked_report
 from poisonadmin.reports.domain.kinds import PeriodBy, ReportKind
-from poisonadmin.reports.queries.reports import ReportRow, get_report, list_reports
+from poisonadmin.reports.queries.reports import (
+    ReportRow,
+    SavedReportRow,
+    get_report,
+    get_saved_report,
+    list_reports,
+    list_saved_reports,
+)
 from poisonadmin.reports.queries.rows import ReportRows, as_objects
-from poisonadmin.reports.queries.saved import SavedReportRow, get_saved_report, list_saved_reports
 from poisonadmin.runs.domain.kinds import RunState
 from poisonadmin.web.api.attachments import attachment
 from poisonadmin.web.api.contract import (

@@ -6,10 +6,15 @@ from collections.abc import Callable
 import pytest
 
 from poisonadmin.comparisons.domain.association import Association
-from poisonadmin.comparisons.domain.conditions import FieldCondition, Operator
+from poisonadmin.comparisons.domain.conditions import (
+    FieldCondition,
+    Operator,
+    rule_match,
+    search_parameter,
+    search_word,
+)
 from poisonadmin.comparisons.domain.cuts import Bin, best_cut, round_between
 from poisonadmin.comparisons.domain.findings import Candidate, Finding, Sample, find, finding_from, sentence
-from poisonadmin.comparisons.domain.follow_ups import rule_match, search_parameter, search_word
 from poisonadmin.rules.domain.rules import Stage, checked_match
 from poisonadmin.search.domain.filters import parse_filter, parse_search
 from tests.comparisons.incidents import KINDS, findings_of, is_first, make_incident

@@ -27,8 +27,7 @@ from poisonadmin.reports.commands.saved import (
 )
 from poisonadmin.reports.domain.asked import asked_report, from_json
 from poisonadmin.reports.domain.columns import InvalidReport
-from poisonadmin.reports.queries.reports import get_report
-from poisonadmin.reports.queries.saved import get_saved_report, list_saved_reports
+from poisonadmin.reports.queries.reports import get_report, get_saved_report, list_saved_reports
 from poisonadmin.store.models.access import Access, Audit
 from poisonadmin.store.models.alert import AlertDelivery
 from poisonadmin.store.models.report import SavedReport

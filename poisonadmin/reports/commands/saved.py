@@ -30,8 +30,8 @@ from poisonadmin.reports.commands.requests import request_report
 from poisonadmin.reports.domain.asked import AskedReport, Period, SavedReportSettings, from_json
 from poisonadmin.reports.domain.columns import InvalidReport
 from poisonadmin.reports.queries.live import report_filter
+from poisonadmin.reports.queries.reports import SavedReportRow, get_saved_report
 from poisonadmin.reports.queries.rows import require_export
-from poisonadmin.reports.queries.saved import SavedReportRow, get_saved_report
 from poisonadmin.runs.domain.kinds import KindName
 from poisonadmin.runs.queries.runs import StoredRun, find_run
 from poisonadmin.store.models.alert import AlertDelivery

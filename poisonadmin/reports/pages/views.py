@@ -13,9 +13,8 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.reports.commands import requests, saved
 from poisonadmin.reports.domain.asked import AskedReport, from_json
 from poisonadmin.reports.pages.forms import FORMATS, KEPT_FIELDS, ReportForm, columns_by_kind, initial_of, words_of
-from poisonadmin.reports.queries.reports import get_report, list_reports
+from poisonadmin.reports.queries.reports import get_report, get_saved_report, list_reports, list_saved_reports
 from poisonadmin.reports.queries.rows import as_objects, rows_at_once
-from poisonadmin.reports.queries.saved import get_saved_report, list_saved_reports
 from poisonadmin.search.domain.filters import narrowing
 from poisonadmin.web.api.attachments import attachment
 from poisonadmin.web.pages.views import Section, SidebarEntry, page, pager
