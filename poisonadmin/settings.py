@@ -232,7 +232,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["poisonadmin.web.api.authentication.MayDo"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "poisonadmin.web.api.document.ContractSchema",
     "EXCEPTION_HANDLER": "poisonadmin.web.api.problems.problem_response",
     "UNAUTHENTICATED_USER": None,
 }

@@ -13,7 +13,7 @@ from django.urls import URLPattern, URLResolver, include, path, re_path
 from django.views.decorators.cache import never_cache
 
 from poisonadmin.system.api.probes import PROBES
-from poisonadmin.web.api.docs import nothing_here
+from poisonadmin.web.api.document import nothing_here
 from poisonadmin.web.api.problems import plain_problem
 from poisonadmin.web.pages import errors
 

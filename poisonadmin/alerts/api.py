@@ -23,7 +23,7 @@ from poisonadmin.core.domain.access import Permission
 from poisonadmin.core.domain.errors import NEW
 from poisonadmin.core.domain.settings import settings_of
 from poisonadmin.web.api.contract import PAGE, Paged, SettingsInput, choice, contract, identifier
-from poisonadmin.web.api.shape import Shape, whole_list
+from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView, route, shown
 
 ALERT = Shape(
@@ -84,7 +84,7 @@ class AlertList(ApiView):
 class AlertRuleList(ApiView):
     """`/alerts/rules/`."""
 
-    @contract(Permission.READ, "alerts", {200: whole_list(ALERT_RULE)})
+    @contract(Permission.READ, "alerts", {200: Paged(ALERT_RULE)})
     def get(self) -> Response:
         """List the alert rules by name."""
         return self.whole(ALERT_RULE, list_alert_rules(principal=self.principal))

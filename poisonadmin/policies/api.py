@@ -13,8 +13,8 @@ from poisonadmin.policies import queries as policies
 from poisonadmin.policies.commands import delete_policy, save_policy
 from poisonadmin.policies.domain.policy import PRESETS
 from poisonadmin.policies.queries import Change, PolicyVersion, PolicyView, Preview, policy_history
-from poisonadmin.web.api.contract import Identifier, JsonObject, StrictSerializer, Text, contract, pattern
-from poisonadmin.web.api.shape import BREAKER, JsonSchema, Shape, whole_list
+from poisonadmin.web.api.contract import Identifier, JsonObject, Paged, StrictSerializer, Text, contract, pattern
+from poisonadmin.web.api.shape import BREAKER, JsonSchema, Shape
 from poisonadmin.web.api.view import ApiView, route, shown
 
 POLICY = Shape("Policy", PolicyView)
@@ -70,7 +70,7 @@ class PreviewInput(StrictSerializer):
 class PolicyList(ApiView):
     """`/policies/`."""
 
-    @contract(Permission.READ, "policies", {200: whole_list(POLICY)})
+    @contract(Permission.READ, "policies", {200: Paged(POLICY)})
     def get(self) -> Response:
         """List all policies by pattern."""
         return self.whole(POLICY, policies.list_policies(principal=self.principal))
@@ -110,7 +110,7 @@ class PolicyOne(ApiView):
 class PolicyHistory(ApiView):
     """`/policies/{id}/history/`."""
 
-    @contract(Permission.READ, "policies", {200: whole_list(POLICY_VERSION)})
+    @contract(Permission.READ, "policies", {200: Paged(POLICY_VERSION)})
     def get(self, policy_id: int) -> Response:
         """Show the latest two hundred versions of a policy, newest first: who, when, old and new values."""
         return self.whole(POLICY_VERSION, policy_history(policy_id, principal=self.principal))

@@ -40,7 +40,7 @@ from poisonadmin.web.api.contract import (
     contract,
 )
 from poisonadmin.web.api.rendering import TakeAny
-from poisonadmin.web.api.shape import Shape, whole_list
+from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView, route, shown
 
 
@@ -200,7 +200,7 @@ class SavedReportView(ApiView):
 class SavedReportList(SavedReportView):
     """`/saved-reports/`."""
 
-    @contract(Permission.EXPORT, "reports", {200: whole_list(SAVED_REPORT)})
+    @contract(Permission.EXPORT, "reports", {200: Paged(SAVED_REPORT)})
     def get(self) -> Response:
         """List one's own saved reports and the shared ones, by name."""
         return self.whole(SAVED_REPORT, list_saved_reports(principal=self.principal))

@@ -13,13 +13,14 @@ from poisonadmin.runs.domain.kinds import RunState
 from poisonadmin.web.api.contract import (
     JsonObject,
     Moment,
+    Paged,
     ReasonInput,
     SettingsInput,
     StrictSerializer,
     choice,
     contract,
 )
-from poisonadmin.web.api.shape import Shape, whole_list
+from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView, route, shown
 
 RULE = Shape("Rule", queries.RuleRow, kinds={"stage": Stage})
@@ -59,7 +60,7 @@ class RuleList(ApiView):
     @contract(
         Permission.READ,
         "rules",
-        {200: whole_list(RULE)},
+        {200: Paged(RULE)},
         query=(choice("stage", Stage, "Before deliveries, or after failures."),),
     )
     def get(self) -> Response:

@@ -25,8 +25,7 @@ from poisonadmin.decisions.operations.commands.beginning import begin, decide_on
 from poisonadmin.decisions.operations.domain.actions import DELIVERING, OperationAction
 from poisonadmin.decisions.operations.queries.operations import get_operation
 from poisonadmin.decisions.operations.queries.preview import preview
-from poisonadmin.desk.queries.detail import get_message, payload
-from poisonadmin.desk.queries.versions import version_payload
+from poisonadmin.desk.queries.detail import get_message, payload, version_payload
 from poisonadmin.intake.commands.batch import accept_stream
 from poisonadmin.messages.commands.transitions import move
 from poisonadmin.messages.domain.id_ranges import IdRange

@@ -355,8 +355,8 @@ from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.holidays.domain import Holiday
-from poisonadmin.web.api.contract import contract
-from poisonadmin.web.api.shape import Shape, whole_list
+from poisonadmin.web.api.contract import Paged, contract
+from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView, route
 
 HOLIDAY = Shape("Holiday", Holiday)
@@ -365,7 +365,7 @@ HOLIDAY = Shape("Holiday", Holiday)
 class HolidayList(ApiView):
     """`/holidays/`."""
 
-    @contract(Permission.READ, "holidays", {200: whole_list(HOLIDAY)})
+    @contract(Permission.READ, "holidays", {200: Paged(HOLIDAY)})
     def get(self) -> Response:
         """List the holidays."""
         return self.whole(HOLIDAY, [Holiday("New year")])

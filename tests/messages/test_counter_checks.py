@@ -12,7 +12,7 @@ from poisonadmin.messages.queries.counts import wrong_counters, wrong_counts
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.history import Counter, CounterCheck, CounterDelta
 from poisonadmin.store.models.lane import Address
-from poisonadmin.system.queries.metrics import system_metrics
+from poisonadmin.system.queries.overview import system_metrics
 from tests.fixtures import decisions
 from tests.fixtures.delivery import counted, counters, enqueue
 from tests.fixtures.pages import dead_letter

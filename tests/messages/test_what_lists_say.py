@@ -17,8 +17,7 @@ from poisonadmin.search.queries.report import COLUMNS, report_rows
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.message import Message
-from poisonadmin.system.queries.metrics import system_metrics
-from poisonadmin.system.queries.overview import oldest_undecided
+from poisonadmin.system.queries.overview import oldest_undecided, system_metrics
 from tests.crashes import blacklist
 from tests.fixtures import decisions
 from tests.fixtures.delivery import make_orders_destination

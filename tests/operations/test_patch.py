@@ -21,8 +21,15 @@ from poisonadmin.decisions.operations.queries.operations import get_operation
 from poisonadmin.decisions.operations.queries.preview import preview
 from poisonadmin.delivery.commands.claim import claim_due
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.desk.queries.detail import attempts, get_message, history, payload
-from poisonadmin.desk.queries.versions import version_diff, version_payload, versions
+from poisonadmin.desk.queries.detail import (
+    attempts,
+    get_message,
+    history,
+    payload,
+    version_diff,
+    version_payload,
+    versions,
+)
 from poisonadmin.intake.commands.accept import MessageIdConflict
 from poisonadmin.poison_list.commands import Report, report
 from poisonadmin.policies.commands import save_policy

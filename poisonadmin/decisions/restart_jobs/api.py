@@ -25,7 +25,7 @@ from poisonadmin.decisions.restart_jobs.queries import (
 from poisonadmin.search.domain.selection import SelectionOrder
 from poisonadmin.search.queries.selections import get_selection
 from poisonadmin.web.api.contract import PAGE, Identifier, Paged, SettingsInput, StrictSerializer, contract
-from poisonadmin.web.api.shape import Shape, whole_list
+from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView, route, shown
 
 
@@ -72,7 +72,7 @@ class RestartRunInput(StrictSerializer):
 class RestartJobList(ApiView):
     """`/restart-jobs/`."""
 
-    @contract(Permission.READ, "restart jobs", {200: whole_list(RESTART_JOB)})
+    @contract(Permission.READ, "restart jobs", {200: Paged(RESTART_JOB)})
     def get(self) -> Response:
         """List the restart jobs by name."""
         return self.whole(RESTART_JOB, list_restart_jobs(principal=self.principal))

@@ -9,8 +9,8 @@ from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.sign_offs.commands import delete_sign_off_rule, save_sign_off_rule
 from poisonadmin.decisions.sign_offs.domain import SignOffLimit
 from poisonadmin.decisions.sign_offs.queries import SignOffRuleRow, get_sign_off_rule, list_sign_off_rules
-from poisonadmin.web.api.contract import SettingsInput, contract
-from poisonadmin.web.api.shape import Shape, whole_list
+from poisonadmin.web.api.contract import Paged, SettingsInput, contract
+from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView, route, shown
 
 RULE = Shape("SignOffRule", SignOffRuleRow, kinds={"action": OperationAction | None})
@@ -31,7 +31,7 @@ class SignOffRuleInput(SettingsInput):
 class SignOffRuleList(ApiView):
     """`/sign-off-rules/`."""
 
-    @contract(Permission.READ, "sign-offs", {200: whole_list(RULE)})
+    @contract(Permission.READ, "sign-offs", {200: Paged(RULE)})
     def get(self) -> Response:
         """List the sign-off rules by pattern."""
         return self.whole(RULE, list_sign_off_rules(principal=self.principal))

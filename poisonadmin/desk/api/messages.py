@@ -6,10 +6,19 @@ from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT
-from poisonadmin.desk.queries.detail import attempts, get_message, get_transport, history, hops, payload
+from poisonadmin.desk.queries.detail import (
+    VersionRow,
+    attempts,
+    get_message,
+    get_transport,
+    history,
+    hops,
+    payload,
+    version_payload,
+    versions,
+)
 from poisonadmin.desk.queries.schedule import Schedule, schedule
 from poisonadmin.desk.queries.schedule_steps import NextStep, PastStep
-from poisonadmin.desk.queries.versions import VersionRow, version_payload, versions
 from poisonadmin.intake.commands import accept
 from poisonadmin.intake.domain.envelope import ENVELOPE, parse_line
 from poisonadmin.messages.domain.outcomes import Outcome
@@ -41,7 +50,7 @@ from poisonadmin.web.api.contract import (
     time,
 )
 from poisonadmin.web.api.rendering import TakeAny
-from poisonadmin.web.api.shape import BREAKER, Shape, whole_list
+from poisonadmin.web.api.shape import BREAKER, Shape
 from poisonadmin.web.api.view import ApiView, route, shown
 
 _MESSAGE = {"state": State, "reason": Reason | None, "address_status": AddressStatus}
@@ -215,7 +224,7 @@ class MessageSchedule(ApiView):
 class MessageVersions(ApiView):
     """`/messages/{id}/versions/`."""
 
-    @contract(Permission.READ, "messages", {200: whole_list(VERSION)})
+    @contract(Permission.READ, "messages", {200: Paged(VERSION)})
     def get(self, message_id: int) -> Response:
         """List the versions of the payload and the headers, newest first. Number 1 is what came in."""
         return self.whole(VERSION, versions(message_id, principal=self.principal))

@@ -1,7 +1,6 @@
 """Addresses: their messages, policy and destination; pausing and resuming them."""
 
 from typing import Any
-from urllib.parse import urlencode
 
 from django.contrib import messages as notes
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
@@ -17,14 +16,13 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.filter_values import address_or_pattern as checked_pattern
 from poisonadmin.core.domain.filter_values import number
 from poisonadmin.decisions.operations.commands.releases import resume_without
-from poisonadmin.decisions.operations.domain.actions import ACTIONS
-from poisonadmin.desk.pages.opened_from import list_parameter
+from poisonadmin.desk.pages.opened_from import latest_messages
 from poisonadmin.destinations.queries import list_destinations
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.policies.domain.resolution import DESTINATION, values_in_force
 from poisonadmin.policies.queries import find_policy, list_policies
 from poisonadmin.search.domain.filters import parse_filter
-from poisonadmin.search.queries.lists import list_messages, total
+from poisonadmin.search.queries.lists import total
 from poisonadmin.store.models.lane import AddressStatus
 from poisonadmin.web.pages.views import (
     MAX_REASON_CHARS,
@@ -38,7 +36,6 @@ from poisonadmin.web.pages.views import (
 )
 from poisonadmin.web.pages.words import SIGN_OFF_NEEDED
 
-SHOWN_MESSAGES = 5
 MAX_DESTINATIONS = 500
 
 
@@ -66,22 +63,11 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render one address: its messages, status, policies and destination, and where each value comes from."""
     require_known(request, "name")
     address = get_address(request.GET.get("name", ""), principal=principal)
-    given = {"address": [address.name]} | ({"state": ["NDLV"]} if address.counts["NDLV"] else {})
-    latest = list_messages(parse_filter(given), principal=principal, limit=SHOWN_MESSAGES)
-    query = urlencode(given, doseq=True)
     context = {
         "address": address,
-        "counts": address.counts,
-        "narrowed": urlencode({"address": address.name}),
         "values": values_in_force(address.in_force),
         **_setup(address, principal),
-        "rows": latest.results,
-        "matching": latest.total(),
-        "heading": "Undecided messages" if "state" in given else "Latest messages",
-        "query": query,
-        "in_list": list_parameter(query),
-        "whole_list": f"{reverse('triage')}?{query}",
-        "actions": [action for action in ACTIONS.values() if action.on_lists],
+        **latest_messages("address", address.name, address.counts, principal),
         "elsewhere": total(parse_filter({"original_address": [address.name]}), principal=principal),
     }
     return render(request, "addresses/address.html", context)

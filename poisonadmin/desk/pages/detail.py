@@ -19,9 +19,17 @@ from poisonadmin.decisions.queries.approval_warnings import approval_warning_of
 from poisonadmin.desk.pages import readable
 from poisonadmin.desk.pages.opened_from import PARAMETER, opened_from
 from poisonadmin.desk.pages.readable import MAX_SHOWN_BYTES, NoTree
-from poisonadmin.desk.queries.detail import attempts, get_message, get_transport, history, hops, payload, payload_start
+from poisonadmin.desk.queries.detail import (
+    attempts,
+    get_message,
+    get_transport,
+    history,
+    hops,
+    payload,
+    payload_start,
+    versions,
+)
 from poisonadmin.desk.queries.schedule import schedule
-from poisonadmin.desk.queries.versions import versions
 from poisonadmin.messages.domain.outcomes import CRASHES, Outcome
 from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.messages.queries.detail_rows import AttemptRow, HistoryRow, MessageDetail

@@ -17,8 +17,7 @@ from poisonadmin.decisions.operations.queries.change_preview import ChangeSample
 from poisonadmin.decisions.queries.payload_changes import NotChanged
 from poisonadmin.decisions.queries.refusals import PAYLOAD_REMOVED
 from poisonadmin.desk.pages.opened_from import PARAMETER, opened_from
-from poisonadmin.desk.queries.detail import get_message, payload_start
-from poisonadmin.desk.queries.versions import version_diff, version_payload, versions
+from poisonadmin.desk.queries.detail import get_message, payload_start, version_diff, version_payload, versions
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.detail_rows import MessageDetail
 from poisonadmin.web.api.attachments import attachment

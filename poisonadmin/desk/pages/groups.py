@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time
 from typing import Any
-from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import messages as notes
@@ -15,23 +14,18 @@ from django.views.decorators.http import require_POST
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError, PreconditionFailed
 from poisonadmin.core.domain.filter_values import number
-from poisonadmin.decisions.operations.domain.actions import ACTIONS
-from poisonadmin.desk.pages.opened_from import list_parameter
+from poisonadmin.desk.pages.opened_from import latest_messages
 from poisonadmin.desk.pages.readable import folded
 from poisonadmin.desk.queries.detail import attempts
 from poisonadmin.groups.commands.group_annotations import annotate
 from poisonadmin.groups.commands.merged_groups import merge, split
 from poisonadmin.groups.domain.annotations import MAX_NOTE_CHARS, MAX_URL_CHARS
 from poisonadmin.groups.queries.groups import GroupDetail, get_group, list_groups
-from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.counted import axis_values
 from poisonadmin.search.queries.failures import FailureFilter, list_failures
-from poisonadmin.search.queries.lists import list_messages
 from poisonadmin.search.queries.owners import account_names
 from poisonadmin.web.pages.forms import PageForm, TextField, drawn, texts_by_comma
 from poisonadmin.web.pages.views import MAX_REASON_CHARS, NO_REASON, page, reason_of, require_known
-
-SHOWN_MESSAGES = 5
 
 
 @page()
@@ -90,14 +84,10 @@ def edit(request: HttpRequest, principal: Principal, group_id: int) -> HttpRespo
                 if isinstance(error, PreconditionFailed):
                     form.data = {**request.POST.dict(), "revision": str(found.revision)}
             else:
-                return _annotated(request, principal, group_id)
+                if request.htmx:  # type: ignore[attr-defined]
+                    return _page(request, principal, get_group(group_id, principal=principal))
+                return HttpResponseRedirect(reverse("groups-one", args=[group_id]))
     return _page(request, principal, found, form, status)
-
-
-def _annotated(request: HttpRequest, principal: Principal, group_id: int) -> HttpResponseBase:
-    if not request.htmx:  # type: ignore[attr-defined]
-        return HttpResponseRedirect(reverse("groups-one", args=[group_id]))
-    return _page(request, principal, get_group(group_id, principal=principal))
 
 
 def _page(
@@ -114,21 +104,16 @@ def _page(
     context = {
         "group": found,
         "form": form,
-        "counts": found.counts,
-        "narrowed": urlencode({"group": found.id}),
-        "actions": [action for action in ACTIONS.values() if action.on_lists],
         "may_merge": may_merge,
         "others": _others(found, principal) if may_merge else [],
-        **_latest(found, principal),
+        **latest_messages("group", str(found.id), found.counts, principal),
+        **_example(found, principal),
     }
     return render(request, "messages/group.html", context, status=status)
 
 
-def _latest(found: GroupDetail, principal: Principal) -> dict[str, Any]:
-    """Return its latest undecided messages, or of all where none is, and its latest failure with the stack."""
-    given = {"group": [str(found.id)]} | ({"state": ["NDLV"]} if found.counts["NDLV"] else {})
-    latest = list_messages(parse_filter(given), principal=principal, limit=SHOWN_MESSAGES)
-    query = urlencode(given, doseq=True)
+def _example(found: GroupDetail, principal: Principal) -> dict[str, Any]:
+    """Return its latest failure, with the stack."""
     failures = list_failures(FailureFilter(groups=(found.id,)), principal=principal, limit=1).results
     example = next(
         (
@@ -140,12 +125,6 @@ def _latest(found: GroupDetail, principal: Principal) -> dict[str, Any]:
         None,
     )
     return {
-        "rows": latest.results,
-        "matching": latest.total(),
-        "heading": "Undecided messages" if "state" in given else "Messages",
-        "query": query,
-        "in_list": list_parameter(query),
-        "whole_list": f"{reverse('triage')}?{query}",
         "example": example,
         "example_id": failures[0].message_id if failures else None,
         "frames": folded(example.stack) if example and example.stack else [],

@@ -1,6 +1,8 @@
-"""The list that a message was opened from: the way back, and the messages before and after it there."""
+"""Lists around a message: that which it was opened from, with its neighbours there, and the latest of an address."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import parse_qs, urlencode
 
 from django.http import HttpRequest
@@ -8,10 +10,12 @@ from django.urls import reverse
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.rows import QueryTooExpensive
+from poisonadmin.decisions.operations.domain.actions import ACTIONS
 from poisonadmin.search.domain.filters import narrowing, parse_filter
-from poisonadmin.search.queries.lists import neighbours
+from poisonadmin.search.queries.lists import list_messages, neighbours
 
 PARAMETER = "list"
+SHOWN_MESSAGES = 5
 
 
 @dataclass(frozen=True)
@@ -49,3 +53,21 @@ def opened_from(request: HttpRequest, message_id: int, principal: Principal) -> 
     )
     back = reverse("triage") + (f"?{query}" if query else "")
     return OpenedFrom(back, previous_url, next_url, kept.lstrip("?"))
+
+
+def latest_messages(field: str, value: str, counts: Mapping[str, int], principal: Principal) -> dict[str, Any]:
+    """Return what a page shows of the latest undecided messages that have this value, or of all where none is."""
+    given = {field: [value]} | ({"state": ["NDLV"]} if counts["NDLV"] else {})
+    latest = list_messages(parse_filter(given), principal=principal, limit=SHOWN_MESSAGES)
+    query = urlencode(given, doseq=True)
+    return {
+        "counts": counts,
+        "narrowed": urlencode({field: value}),
+        "rows": latest.results,
+        "matching": latest.total(),
+        "heading": "Undecided messages" if "state" in given else "Latest messages",
+        "query": query,
+        "in_list": list_parameter(query),
+        "whole_list": f"{reverse('triage')}?{query}",
+        "actions": [action for action in ACTIONS.values() if action.on_lists],
+    }

@@ -8,6 +8,7 @@ from poisonadmin.core.domain.addresses import matches
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import MAX_LIMIT
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch, fetch_one, fetch_rows, fetch_values
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.decisions.queries.approval_warnings import approval_warning_of
 from poisonadmin.desk.queries.detail import attempts, get_message, history
 from poisonadmin.desk.queries.schedule_reasons import as_the_last, covering, endless, how_it_waits, rules_sentence
@@ -42,8 +43,6 @@ _PLACE = """SELECT a.status, a.status_by, a.status_message_id, a.is_ordered, a.r
  FROM message m JOIN envelope e ON e.id = m.id JOIN address a ON a.id = m.address_id
  LEFT JOIN destination d ON d.id = a.destination_id
  LEFT JOIN conversation c ON c.address_id = a.id AND c.conversation_id = e.conversation_id WHERE m.id = %s"""
-_OTHERS = """FROM envelope e JOIN message o ON o.id = e.id JOIN message m ON m.id = %s
- WHERE e.conversation_id = %s AND o.address_id = m.address_id AND o.state IN ('TBDL', 'DLNG', 'NDLV')"""
 _COUNTED_BEFORE = """SELECT count(*) FROM history
  WHERE message_id = %(id)s AND seq < %(seq)s AND event = ANY(%(counted)s) AND seq > coalesce((
      SELECT max(seq) FROM history WHERE message_id = %(id)s AND seq < %(seq)s AND event = ANY(%(resets)s)), 0)"""
@@ -117,20 +116,26 @@ def held(message: MessageDetail, place: _AddressState) -> HoldReasons:
 
 
 def _line(message_id: int, conversation_id: str) -> tuple[list[Predecessor], list[int]]:
+    others = Sql(
+        """FROM envelope e JOIN message o ON o.id = e.id JOIN message m ON m.id = {id}
+        WHERE e.conversation_id = {conversation} AND o.address_id = m.address_id
+          AND o.state IN ('TBDL', 'DLNG', 'NDLV')""",
+        id=message_id,
+        conversation=conversation_id,
+    )
+    first = Sql(
+        """SELECT o.id, e.message_id, o.state, o.reason, o.attempt_number,
+          CASE WHEN o.state = 'TBDL' THEN o.due_at END AS due_at
+        {others} AND o.id < m.id ORDER BY o.id LIMIT {shown}""",
+        others=others,
+        shown=SHOWN_PREDECESSORS,
+    )
+    sides = [Sql("SELECT {others} AND {place}", others=others, place=Sql(f"o.id {sign} m.id")) for sign in "<>"]
     with bounded(SECONDS_TO_READ):
-        before = fetch(
-            Predecessor,
-            f"SELECT o.id, e.message_id, o.state, o.reason, o.attempt_number,"
-            f" CASE WHEN o.state = 'TBDL' THEN o.due_at END AS due_at {_OTHERS} AND o.id < m.id ORDER BY o.id LIMIT"
-            f" {SHOWN_PREDECESSORS}",
-            [message_id, conversation_id],
-        )
+        before = fetch(Predecessor, first)
         counts = [
-            fetch_values(
-                f"SELECT count(*) FROM (SELECT {_OTHERS} AND o.id {comparison} m.id LIMIT {COUNTED}) AS counted",  # noqa: S608
-                [message_id, conversation_id],
-            )[0]
-            for comparison in ("<", ">")
+            fetch_values(Sql("SELECT count(*) FROM ({side} LIMIT {most}) AS counted", side=side, most=COUNTED))[0]
+            for side in sides
         ]
     return before, counts
 

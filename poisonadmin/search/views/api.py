@@ -6,8 +6,8 @@ from rest_framework.response import Response
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.search.views import commands
 from poisonadmin.search.views.queries import SavedViewRow, get_saved_view, list_saved_views
-from poisonadmin.web.api.contract import StrictSerializer, Text, contract
-from poisonadmin.web.api.shape import Shape, whole_list
+from poisonadmin.web.api.contract import Paged, StrictSerializer, Text, contract
+from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView, route, shown
 
 SAVED_VIEW = Shape("SavedView", SavedViewRow)
@@ -24,7 +24,7 @@ class SavedViewInput(StrictSerializer):
 class SavedViewList(ApiView):
     """`/views/`."""
 
-    @contract(Permission.READ, "views", {200: whole_list(SAVED_VIEW)})
+    @contract(Permission.READ, "views", {200: Paged(SAVED_VIEW)})
     def get(self) -> Response:
         """List one's own saved views and the shared ones, by name."""
         return self.whole(SAVED_VIEW, list_saved_views(principal=self.principal))

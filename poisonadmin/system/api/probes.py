@@ -25,7 +25,7 @@ from rest_framework.request import Request
 from poisonadmin.core.commands.authentication import principal_of_user
 from poisonadmin.core.domain.access import SYSTEM, Permission, Principal
 from poisonadmin.messages.queries.counts import counts
-from poisonadmin.system.queries.metrics import recent_jobs, system_metrics, worker_silences
+from poisonadmin.system.queries.overview import recent_jobs, system_metrics, worker_silences
 from poisonadmin.web.api.authentication import TokenAuthentication
 from poisonadmin.web.api.problems import plain_problem
 

@@ -92,11 +92,11 @@ def _limit(name: str, text: str) -> int:
     raise InvalidFilter(name, f"{name} is a whole number from 1 to {MAX_LIMIT}, not {text[:40]!r}.")
 
 
-def _one_of(values: type[StrEnum]) -> Parse:
-    """Return a parser that takes one of the enum's values."""
+def _one_of(values: Collection[str]) -> Parse:
+    """Return a parser that takes one of these values."""
 
     def parse(name: str, text: str) -> str:
-        if text in set(values):
+        if text in values:
             return text
         raise InvalidFilter(name, f"{name} is one of {', '.join(values)}, not {text[:40]!r}.")
 
@@ -105,7 +105,7 @@ def _one_of(values: type[StrEnum]) -> Parse:
 
 def choice(name: str, values: type[StrEnum], about: str = "", *, many: bool = False) -> Parameter:
     """Return a parameter that takes one of the enum's values."""
-    return Parameter(name, _one_of(values), {"type": "string", "enum": [str(value) for value in values]}, about, many)
+    return Parameter(name, _one_of([*map(str, values)]), {"type": "string", "enum": [*map(str, values)]}, about, many)
 
 
 def text(name: str, about: str = "", *, many: bool = False) -> Parameter:
@@ -146,13 +146,7 @@ def pattern(name: str, about: str = "", *, many: bool = True, required: bool = F
 
 def ordering(orderings: Collection[str], about: str) -> Parameter:
     """Return the parameter that says what a list is ordered by."""
-
-    def parse(name: str, text: str) -> str:
-        if text in orderings:
-            return text
-        raise InvalidFilter(name, f"{name} is one of {', '.join(orderings)}, not {text[:40]!r}.")
-
-    return Parameter("ordering", parse, {"type": "string", "enum": list(orderings)}, about)
+    return Parameter("ordering", _one_of(orderings), {"type": "string", "enum": list(orderings)}, about)
 
 
 LIMIT = Parameter(
@@ -243,7 +237,7 @@ class ReasonInput(StrictSerializer):
 
 @dataclass(frozen=True)
 class Paged:
-    """A page of `shape`s."""
+    """A page of `shape`s, or a list that has one page only."""
 
     shape: Shape
 

@@ -79,16 +79,6 @@ class Shape:
         return {member.name: member.convert(getattr(row, member.name)) for member in self._members}
 
 
-def whole_list(shape: Shape) -> JsonSchema:
-    """Return the schema of a list that has one page (`ApiView.whole`)."""
-    link = {"type": "string", "nullable": True}
-    return {
-        "type": "object",
-        "properties": {"results": {"type": "array", "items": shape.schema}, "next": link, "previous": link},
-        "required": ["results", "next", "previous"],
-    }
-
-
 def _kind(name: str, hint: Any) -> tuple[JsonSchema, Convert]:
     if isinstance(hint, Shape):
         return hint.schema, hint.render

@@ -22,7 +22,6 @@ from poisonadmin.core.domain.errors import PoisonAdminError, PreconditionFailed
 from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Page
 from poisonadmin.web.api.contract import Contract, contract_of, read_query
-from poisonadmin.web.api.document import ContractSchema
 from poisonadmin.web.api.rendering import JsonParser, JsonRenderer, Negotiation, digest_of, file_of, to_json
 from poisonadmin.web.api.shape import Shape
 
@@ -53,7 +52,6 @@ class ApiView(APIView):
 
     operation = ""
 
-    schema = ContractSchema()
     renderer_classes = (JsonRenderer,)
     parser_classes = (JsonParser,)
     content_negotiation_class: type[BaseContentNegotiation] = Negotiation
