@@ -10,7 +10,7 @@ from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_values
 from poisonadmin.core.queries.scope import addresses_in_scope, destinations_seen, scope_condition
-from poisonadmin.core.queries.sql import Sql, all_given
+from poisonadmin.core.queries.sql import Sql, all_given, raw
 from poisonadmin.messages.queries.counts import ByState, by_state_of_each
 from poisonadmin.messages.queries.dead_letter_queues import queues_under
 from poisonadmin.policies.domain.resolution import Resolved
@@ -87,7 +87,7 @@ def list_addresses(
         )
         seen, own = destinations_seen(principal, "d.id")
         sql = f"{_SELECT.format(seen=seen)} WHERE {where}"
-        found = fetch_page(StoredAddress, sql, [*own, *parameters], page)
+        found = fetch_page(StoredAddress, raw(sql, [*own, *parameters]), page)
         return Page(_with_counts(found.results, principal), found.next, found.previous, found.counting)
 
 

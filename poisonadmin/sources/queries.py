@@ -19,7 +19,7 @@ from poisonadmin.core.queries.rows import (
     known,
     stored_bytes,
 )
-from poisonadmin.core.queries.sql import Sql
+from poisonadmin.core.queries.sql import Sql, raw
 from poisonadmin.runs.domain.kinds import KindName, RunState
 from poisonadmin.runs.queries.runs import RunFields, StoredRun, find_run
 from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, result_from
@@ -131,7 +131,7 @@ def list_sources(*, principal: Principal, cursor: str | None = None, limit: int 
     page = window(cursor, limit, _SOURCES)
     if not principal.sees_everything:
         return Page([], None, None)
-    return fetch_page(SourceRow, f"{_SELECT} WHERE TRUE", [], page)
+    return fetch_page(SourceRow, raw(f"{_SELECT} WHERE TRUE"), page)
 
 
 def get_source(source_id: int, *, principal: Principal) -> SourceRow:

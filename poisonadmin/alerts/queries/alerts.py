@@ -11,7 +11,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import Versioned, columns, fetch, fetch_by_id, fetch_rows
-from poisonadmin.core.queries.sql import Sql, all_given
+from poisonadmin.core.queries.sql import Sql, all_given, raw
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,8 +172,8 @@ def list_alerts(
     more, parameters = all_given({"a.rule_id = {value}": rule_id})
     if state is not None:
         more += f" AND a.resolved_at IS {'NULL' if state == AlertState.OPEN else 'NOT NULL'}"
-    sql = f"{_ALERTS} AND {more}"
-    return fetch_page(AlertRow, sql, [rules_in_scope(principal), *parameters], window(cursor, limit, _KEY))
+    found = raw(f"{_ALERTS} AND {more}", [rules_in_scope(principal), *parameters])
+    return fetch_page(AlertRow, found, window(cursor, limit, _KEY))
 
 
 def get_alert_delivery(delivery_id: int, *, principal: Principal) -> AlertDeliveryRow:

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch, fetch_values
-from poisonadmin.core.queries.sql import Sql, raw
+from poisonadmin.core.queries.sql import TRUE, Sql, raw
 
 Row = TypeVar("Row")
 
@@ -90,22 +90,12 @@ class Window:
         return self.key.descending is not self.backward
 
     @property
-    def condition(self) -> str:
-        """The SQL condition; its parameters are `parameters`."""
-        if self.after is None:
-            return "TRUE"
-        places = ", ".join(f"%s::{_SQL_TYPES[kind]}" for kind in self.key.kinds)
-        return f"({', '.join(self.key.columns)}) {'<' if self._falling else '>'} ({places})"
-
-    @property
-    def parameters(self) -> list[Any]:
-        """The parameters of `condition`."""
-        return list(self.after or ())
-
-    @property
     def where(self) -> Sql:
-        """The condition with its parameters."""
-        return raw(self.condition, self.parameters)
+        """The condition that a row is on this page or behind it."""
+        if self.after is None:
+            return TRUE
+        places = ", ".join(f"%s::{_SQL_TYPES[kind]}" for kind in self.key.kinds)
+        return raw(f"({', '.join(self.key.columns)}) {'<' if self._falling else '>'} ({places})", self.after)
 
     @property
     def direction(self) -> str:
@@ -152,18 +142,14 @@ def window(cursor: str | None, limit: int = DEFAULT_LIMIT, key: Key = NEWEST_FIR
     return Window(key, limit, after, backward)
 
 
-def fetch_page(
-    row: type[Row], sql: Sql | str, parameters: Sequence[Any] = (), page: Window = Window(NEWEST_FIRST, DEFAULT_LIMIT)
-) -> Page[Row]:
-    """Return the page of what `sql`, or a text with its parameters, selects; it ends in a condition."""
-    whole = sql if isinstance(sql, Sql) else raw(sql, parameters)
+def fetch_page(row: type[Row], whole: Sql, page: Window) -> Page[Row]:
+    """Return the page of what a statement selects; it ends in a condition."""
     rows = fetch(row, Sql("{whole} AND {place} {order}", whole=whole, place=page.where, order=page.order))
     return page.page(rows, lambda: count_rows(whole))
 
 
-def count_rows(sql: Sql | str, parameters: Sequence[Any] = ()) -> Count | None:
-    """Return how many rows `sql` selects, counted to 10,000; None where that takes more than a tenth of a second."""
-    whole = sql if isinstance(sql, Sql) else raw(sql, parameters)
+def count_rows(whole: Sql) -> Count | None:
+    """Return how many rows are selected, counted to 10,000; None where that takes more than a tenth of a second."""
     try:
         with bounded(COUNT_SECONDS):
             counted = Sql("SELECT count(*) FROM ({whole} LIMIT {most}) counted", whole=whole, most=CAP + 1)
