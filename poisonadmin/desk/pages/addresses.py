@@ -7,7 +7,6 @@ from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import path, reverse
 from django.views.decorators.http import require_POST
-from django_htmx.http import HttpResponseClientRedirect
 
 from poisonadmin.addresses import commands
 from poisonadmin.addresses.queries import AddressRow, get_address, list_addresses
@@ -24,11 +23,14 @@ from poisonadmin.policies.queries import find_policy, list_policies
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.lists import total
 from poisonadmin.store.models.lane import AddressStatus
+from poisonadmin.web.pages.sanitising import clipped, visible
 from poisonadmin.web.pages.views import (
     MAX_REASON_CHARS,
     Section,
     SidebarEntry,
+    dialog,
     href,
+    led_to,
     page,
     pager,
     reason_of,
@@ -139,7 +141,7 @@ def carry_out(request: HttpRequest, principal: Principal, change: str) -> HttpRe
         awaits = _resume(request, name, principal, reason)
         if awaits is not None:
             back = reverse("operations-one", args=[awaits])
-    return HttpResponseClientRedirect(back) if request.htmx else HttpResponseRedirect(back)  # type: ignore[attr-defined]
+    return led_to(request, back)
 
 
 def _resume(request: HttpRequest, name: str, principal: Principal, reason: str) -> int | None:
@@ -174,8 +176,8 @@ def _dialog(
         "culprit": address.status_message_id if change == "resume" else None,
         "quarantine": _quarantined(request) is not None,
     }
-    template = "addresses/_address_change.html" if request.htmx else "addresses/address_change.html"  # type: ignore[attr-defined]
-    return render(request, template, context, status=status)
+    title = f"{change.capitalize()} {clipped(visible(address.name), 80)}"
+    return dialog(request, "addresses/_address_change.html", title, context, status)
 
 
 urlpatterns = [

@@ -38,7 +38,7 @@ from poisonadmin.search.queries.owners import account_names
 from poisonadmin.system.queries.overview import undecided_count
 from poisonadmin.web.pages.forms import sentence_of
 from poisonadmin.web.pages.params import ParamsForm, field_of, reason_field
-from poisonadmin.web.pages.views import back_to, page
+from poisonadmin.web.pages.views import back_to, dialog, page
 from poisonadmin.web.pages.words import SIGN_OFF_NEEDED, refusal_words
 
 MAX_TICKED = 500
@@ -163,8 +163,8 @@ def _dialog(
             target=form.cleaned_data.get("address") or None,
         ),
     }
-    template = "messages/_decision.html" if request.htmx else "messages/decision.html"  # type: ignore[attr-defined]
-    return render(request, template, context, status=status)
+    title = f"{action.verb} {len(fitting)} message{'' if len(fitting) == 1 else 's'}"
+    return dialog(request, "messages/_decision.html", title, context, status)
 
 
 def _split(rows: list[MessageRow], *, goes_back: bool) -> list[tuple[tuple[str, str, str], int]]:

@@ -25,7 +25,7 @@ from poisonadmin.search.queries.counted import axis_values
 from poisonadmin.search.queries.failures import FailureFilter, list_failures
 from poisonadmin.search.queries.owners import account_names
 from poisonadmin.web.pages.forms import PageForm, TextField, drawn, texts_by_comma
-from poisonadmin.web.pages.views import MAX_REASON_CHARS, NO_REASON, page, reason_of, require_known
+from poisonadmin.web.pages.views import MAX_REASON_CHARS, NO_REASON, dialog, page, reason_of, require_known
 
 
 @page()
@@ -153,8 +153,8 @@ def ask_to_merge(request: HttpRequest, principal: Principal) -> HttpResponseBase
     if not principal.sees_everything:
         raise NotFound("Only accounts that see every address merge failure groups.")
     groups = axis_values({"group": ticked}).values()
-    template = "messages/_merge.html" if request.htmx else "messages/merge.html"  # type: ignore[attr-defined]
-    return render(request, template, {"groups": groups, "max_reason": MAX_REASON_CHARS})
+    context = {"groups": groups, "max_reason": MAX_REASON_CHARS}
+    return dialog(request, "messages/_merge.html", "Merge failure groups", context)
 
 
 @require_POST

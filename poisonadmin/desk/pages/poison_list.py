@@ -1,11 +1,10 @@
 """The poison list: which bookmarks consumers skip, since when and why; releasing them."""
 
 from django.contrib import messages as notes
-from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 from django.urls import path, reverse
 from django.views.decorators.http import require_POST
-from django_htmx.http import HttpResponseClientRedirect
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import InvalidFilter, checked_text
@@ -20,7 +19,17 @@ from poisonadmin.poison_list.queries.entries import (
     stopped_messages,
 )
 from poisonadmin.web.pages.sanitising import clipped, visible
-from poisonadmin.web.pages.views import MAX_REASON_CHARS, Section, SidebarEntry, back_to, page, pager, reason_of
+from poisonadmin.web.pages.views import (
+    MAX_REASON_CHARS,
+    Section,
+    SidebarEntry,
+    back_to,
+    dialog,
+    led_to,
+    page,
+    pager,
+    reason_of,
+)
 from poisonadmin.web.pages.words import SIGN_OFF_NEEDED
 
 SHOWS: dict[str, tuple[str, dict[str, bool]]] = {
@@ -79,7 +88,7 @@ def carry_out(request: HttpRequest, principal: Principal, entry_id: int) -> Http
     else:
         notes.warning(request, SIGN_OFF_NEEDED)
         back = reverse("operations-one", args=[awaits])
-    return HttpResponseClientRedirect(back) if request.htmx else HttpResponseRedirect(back)  # type: ignore[attr-defined]
+    return led_to(request, back)
 
 
 def _dialog(
@@ -93,8 +102,8 @@ def _dialog(
         "max_reason": MAX_REASON_CHARS,
         "back": back_to(request, reverse("poison_list")),
     }
-    template = "poison_list/_poison_release.html" if request.htmx else "poison_list/poison_release.html"  # type: ignore[attr-defined]
-    return render(request, template, context, status=status)
+    title = f"Release {clipped(visible(entry.bookmark), 80)}"
+    return dialog(request, "poison_list/_poison_release.html", title, context, status)
 
 
 urlpatterns = [

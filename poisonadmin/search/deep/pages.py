@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import path, reverse
 from django.views.decorators.http import require_POST
-from django_htmx.http import HttpResponseClientRedirect, HttpResponseClientRefresh
+from django_htmx.http import HttpResponseClientRefresh
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
@@ -15,7 +15,7 @@ from poisonadmin.runs.commands.requests import RunEnded
 from poisonadmin.search.deep.commands.requests import cancel_search, request_search
 from poisonadmin.search.deep.queries import archived_found, get_search, list_found
 from poisonadmin.search.domain.filters import narrowing
-from poisonadmin.web.pages.views import back_to, page
+from poisonadmin.web.pages.views import back_to, led_to, page
 
 
 @require_POST
@@ -31,7 +31,7 @@ def begin(request: HttpRequest, principal: Principal) -> HttpResponseBase:
             return render(request, "searches/_refused.html", {"problem": error})
         notes.error(request, f"The search was not begun: {error.detail}")
     link = f"{reverse('triage')}?{query}"
-    return HttpResponseClientRedirect(link) if getattr(request, "htmx", False) else HttpResponseRedirect(link)
+    return led_to(request, link)
 
 
 @page(filters=())

@@ -4,7 +4,7 @@ A page declares its entry in the side bar beside its view, with `@page(sidebar=S
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache, wraps
@@ -13,6 +13,7 @@ from urllib.parse import urlencode, urlsplit
 
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.shortcuts import render
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
@@ -125,6 +126,20 @@ def reason_of(request: HttpRequest) -> str:
     return request.POST.get("reason", "").replace("\x00", "").strip()[:MAX_REASON_CHARS]
 
 
+def dialog(
+    request: HttpRequest, template: str, title: str, context: Mapping[str, Any], status: int = 200
+) -> HttpResponse:
+    """Show a dialog: to htmx by itself, to a browser without scripts as a page of its own."""
+    if getattr(request, "htmx", False):
+        return render(request, template, context, status=status)
+    return render(request, "web/dialog.html", {**context, "dialog": template, "title": title}, status=status)
+
+
+def led_to(request: HttpRequest, url: str) -> HttpResponse:
+    """Lead to a page, whether htmx asks or the browser itself: htmx would put a plain redirect's page into this one."""
+    return HttpResponseClientRedirect(url) if getattr(request, "htmx", False) else HttpResponseRedirect(url)
+
+
 def page(
     permission: Permission = Permission.READ,
     *,
@@ -167,12 +182,11 @@ def page(
 
 
 def _to_login(request: HttpRequest) -> HttpResponseBase:
-    # htmx would follow a plain redirect and put the login form into the middle of the page.
+    back = request.get_full_path()
     if getattr(request, "htmx", False):
         current = urlsplit(request.headers.get("HX-Current-URL", "/"))
         back = f"{current.path}?{current.query}" if current.query else current.path
-        return HttpResponseClientRedirect(redirect_to_login(back).url)
-    return redirect_to_login(request.get_full_path())
+    return led_to(request, redirect_to_login(back).url)
 
 
 @cache
