@@ -266,11 +266,6 @@ def flag(value: object) -> bool:
     return value
 
 
-def or_none(check: Check) -> Check:
-    """Return a check that lets None through."""
-    return lambda value: None if value is None else check(value)
-
-
 def mistake_in(name: str, most: int, *, is_in_path: bool = False) -> str | None:
     """Return what is wrong with a name of at most `most` characters, None where nothing is.
 

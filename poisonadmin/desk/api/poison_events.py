@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator
 from dataclasses import asdict
 from types import FrameType
 from typing import Any, ClassVar
@@ -116,11 +116,6 @@ class EventStream(StreamingHttpResponse):
             asyncio.run_coroutine_threadsafe(self._served.aclose(), loop)
 
 
-def _finite_event_stream(events: Iterator[bytes]) -> StreamingHttpResponse:
-    """Return a stream that comes to its end by itself."""
-    return StreamingHttpResponse(events, content_type=EVENT_STREAM, headers=_HEADERS)
-
-
 async def _served(events: AsyncGenerator[bytes, None], seat: _Seat) -> AsyncGenerator[bytes, None]:
     seat.loop = asyncio.get_running_loop()
     try:
@@ -149,7 +144,8 @@ class PoisonEvents(ApiView):
             raise NotFound(f"There is no poison source {source}.")
         if not isinstance(self.request._request, ASGIRequest):  # noqa: SLF001
             # Elsewhere a stream would hold a thread: the list as it is, and the end.
-            return _finite_event_stream(_snapshot(listed_now(source)))
+            chunks = [_written([*listed_now(source)]), _written(Sign.LOADED)]
+            return StreamingHttpResponse(chunks, content_type=EVENT_STREAM, headers=_HEADERS)
         asker = _asker(self.request)
         answer = EventStream(_events(asker, source), asker if isinstance(asker, str) else asker[0])
         # The stream may last for days, and the pool's connection is others' meanwhile.
@@ -170,11 +166,6 @@ async def _events(asker: _Asker, source: str) -> AsyncGenerator[bytes]:
                     checked_at = time.monotonic()
                     if not await sync_to_async(_may_still, thread_sensitive=False)(asker, source):
                         return
-
-
-def _snapshot(entries: Iterable[EntryChange]) -> Iterator[bytes]:
-    yield _written(list(entries))
-    yield _written(Sign.LOADED)
 
 
 def _written(one: list[EntryChange] | Sign) -> bytes:

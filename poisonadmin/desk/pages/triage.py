@@ -149,17 +149,19 @@ def _frame(request: HttpRequest, principal: Principal, by: str) -> dict[str, Any
 
 def _messages(request: HttpRequest, principal: Principal, message_filter: MessageFilter) -> dict[str, Any]:
     ordering = request.GET.get("ordering", "-id")
-    cursor = request.GET.get("cursor")
+    kept, cursor = _kept(request), request.GET.get("cursor")
     found = list_messages(message_filter, principal=principal, cursor=cursor, limit=PAGE_ROWS, ordering=ordering)
-    is_newest = found.results and ordering == "-id" and cursor is None
+    newer_link = None
+    if found.results and ordering == "-id" and cursor is None:
+        newer_link = href(reverse("triage-newer"), [*kept, ("since", str(found.results[0].id))])
     return {
         "rows": found.results,
         "archived": _archived(message_filter, principal) if cursor is None else [],
         "pager": pager(request, found),
         "ordering": ordering,
-        "oldest_first": href(request.path, [*_kept(request), ("ordering", "id")]),
-        "newest_first": href(request.path, _kept(request)),
-        "newer_link": _newer_link(request, found.results[0].id) if is_newest else None,
+        "oldest_first": href(request.path, [*kept, ("ordering", "id")]),
+        "newest_first": href(request.path, kept),
+        "newer_link": newer_link,
         "in_list": list_parameter(request.GET.urlencode()),
     }
 
@@ -169,10 +171,6 @@ def _archived(message_filter: MessageFilter, principal: Principal) -> list[Archi
     if not any(term.field in LOOKED_UP for term in message_filter.terms) or not can_answer(message_filter):
         return []
     return list_archived(message_filter, principal=principal, limit=SHOWN_ARCHIVED).results
-
-
-def _newer_link(request: HttpRequest, newest_id: int) -> str:
-    return href(reverse("triage-newer"), [*_kept(request), ("since", str(newest_id))])
 
 
 def _failures(request: HttpRequest, principal: Principal, message_filter: MessageFilter) -> dict[str, Any]:

@@ -239,7 +239,8 @@ def version_payload(message_id: int, number: int, *, principal: Principal) -> St
         return archived_version_payload(message_id, number)
     require_payload(message_id)
     found = stored_bytes("payload_version", "payload", message_id, number, where="message_id = %s AND number = %s")
-    if found is None and _newest(message_id) == number:
+    newest = Sql("SELECT 1 + count(*) FROM payload_version WHERE message_id = {id}", id=message_id)
+    if found is None and fetch_values(newest)[0] == number:
         found = stored_bytes("body", "payload", message_id)
     return known(found, f"version {number} of message {message_id}")
 
@@ -255,10 +256,6 @@ def version_diff(message_id: int, number: int, *, principal: Principal, most_byt
     if sides[0] is None or sides[1] is None:
         raise NotFound(f"There is no version {number} of message {message_id} with one before it.")
     return payload_changes.diff(sides[0], sides[1])
-
-
-def _newest(message_id: int) -> int:
-    return int(fetch_values("SELECT 1 + count(*) FROM payload_version WHERE message_id = %s", [message_id])[0])
 
 
 def _content(message_id: int, number: int, most_bytes: int) -> MessageContent | None:

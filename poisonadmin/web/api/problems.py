@@ -130,7 +130,8 @@ def _described(error: Exception) -> tuple[int, str, str, dict[str, Any]]:
     for kind, status, code in _KNOWN:
         if isinstance(known, kind):
             more = {"errors": _fields(error.detail)} if isinstance(error, exceptions.ValidationError) else {}
-            return status, _code(error, code), _detail(error, code), more
+            exact = "csrf_failed" if code == "not_allowed" and "CSRF" in str(error) else code
+            return status, exact, _detail(error, code), more
     return 500, "internal_error", _DETAILS["internal_error"], {}
 
 
@@ -142,10 +143,6 @@ def _members(error: PoisonAdminError) -> dict[str, Any]:
     if state := getattr(error, "state", None):
         more["state"] = str(state)
     return more
-
-
-def _code(error: Exception, code: str) -> str:
-    return "csrf_failed" if code == "not_allowed" and "CSRF" in str(error) else code
 
 
 def _detail(error: Exception, code: str) -> str:

@@ -96,13 +96,9 @@ def _kind(name: str, hint: Any) -> tuple[JsonSchema, Convert]:
         return {"type": "integer", "enum": list(arguments)}, _as_it_is
     if hint in (dict, Mapping) or origin in (dict, Mapping) or origin is Mapping:
         return _mapping(arguments)
-    if hint is int and _is_id(name):
+    if hint is int and (name == "id" or name.endswith(("_id", "_ids"))):
         return ID, str
     return dict(_PLAIN[hint]), _as_it_is
-
-
-def _is_id(name: str) -> bool:
-    return name == "id" or name.endswith(("_id", "_ids"))
 
 
 def _nullable(name: str, hint: Any) -> tuple[JsonSchema, Convert]:
