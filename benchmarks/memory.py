@@ -78,7 +78,7 @@ def name_of(command: Iterable[str]) -> str:
         "poisonadmin.serve": "web",
         "beat": "beat",
         "poisonadmin.embedded.processes": "supervisor",
-        "poisonadmin.embedded.class_training": "class archive",
+        "poisonadmin.embedded.spark": "class archive",
         "sample.consumers": "consumers",
     }.items():
         if word in words:

@@ -1,17 +1,22 @@
-"""The embedded Spark: one Connect server in which the jobs of both Spark workers run, for this user alone."""
+"""The embedded Spark: one Connect server in which the jobs of both Spark workers run, for this user alone.
+
+`python -m poisonadmin.embedded.spark HOME JAVA_HOME` makes the archive of classes with which it starts sooner.
+"""
 
 import contextlib
 import hashlib
 import importlib.util
+import os
 import secrets
 import shutil
+import subprocess
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from poisonadmin.core.domain.secret_settings import SPARK_REMOTE, write_private
+from poisonadmin.core.domain.secret_settings import FILE_OF, SPARK_REMOTE, write_private
 from poisonadmin.core.domain.spark_settings import (
     AUTHENTICATED,
     ON_THIS_MACHINE,
@@ -24,7 +29,7 @@ from poisonadmin.core.domain.spark_settings import (
 from poisonadmin.embedded.environment import in_files
 from poisonadmin.embedded.plan import PROJECT
 from poisonadmin.embedded.ports import free_port
-from poisonadmin.embedded.processes import ChildSpec, EmbeddedError, RestartRule, processes_where
+from poisonadmin.embedded.processes import ChildSpec, EmbeddedError, RestartRule, processes_where, spawn
 
 NAME = "spark"
 _TRAINING_SECONDS = 60.0
@@ -151,7 +156,7 @@ class ConnectServer:
         """The process that makes the class archive, once everything has been started."""
         return ChildSpec(
             name="spark-classes",
-            command=[sys.executable, "-m", "poisonadmin.embedded.class_training", self.home, self.java_home],
+            command=[sys.executable, "-m", "poisonadmin.embedded.spark", self.home, self.java_home],
             environment=environment,
             working_directory=PROJECT,
             restart=RestartRule.NEVER,
@@ -220,3 +225,58 @@ def _jars() -> Path:
     if found is None or found.origin is None:
         raise EmbeddedError("pyspark is not installed: run `make install`.")
     return Path(found.origin).parent / "jars"
+
+
+_LOWEST_PRIORITY = 19
+_PATIENCE_SECONDS = 300
+
+
+def make_archive(home: Path, java_home: Path) -> bool:
+    """Run a server and one task, keep the classes that they loaded, and return whether that was possible.
+
+    It runs once, in the background, with the lowest priority. What it cannot make is made by a later start, or never:
+    nothing needs it.
+    """
+    connect = ConnectServer(home, java_home)
+    training = connect.directory / "training"
+    shutil.rmtree(training, ignore_errors=True)
+    training.mkdir(mode=0o700, parents=True)
+    try:
+        draft = training / "classes.jsa"
+        trained = ConnectServer(training, java_home, [f"-XX:ArchiveClassesAtExit={draft}"])
+        _train(trained)
+        if draft.exists():
+            connect.keep_archive(draft)
+            return True
+        return False
+    finally:
+        shutil.rmtree(training, ignore_errors=True)
+
+
+def _train(server: ConnectServer) -> None:
+    server.choose_address()
+    client = ChildSpec(
+        name="warm-up",
+        command=[sys.executable, "-m", "workers.spark.session"],
+        environment=dict(os.environ) | {FILE_OF[SPARK_REMOTE]: str(server.address_file)},
+        working_directory=PROJECT,
+    )
+    running = [spawn(spec, subprocess.DEVNULL) for spec in (server.spec(os.environ), client)]
+    try:
+        if running[1].wait(_PATIENCE_SECONDS) == 0:
+            running[0].terminate()  # it writes the archive now
+            running[0].wait(_PATIENCE_SECONDS)
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+        shutil.rmtree(server.sockets.resolve(), ignore_errors=True)  # it may stand elsewhere
+
+
+if __name__ == "__main__":
+    os.nice(_LOWEST_PRIORITY)
+    try:
+        is_made = make_archive(Path(sys.argv[1]), Path(sys.argv[2]))
+    except (OSError, subprocess.SubprocessError) as error:
+        sys.exit(f"no class archive was made, so Spark starts slowly: {error}")
+    sys.stdout.write("the next start of Spark is faster\n" if is_made else "this Java makes no class archives\n")

@@ -11,8 +11,8 @@ from django import forms
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 
+from poisonadmin.core.commands.audit import LastChange, last_change
 from poisonadmin.core.domain.errors import NEW, AlreadyExists, InvalidField, PoisonAdminError, PreconditionFailed
-from poisonadmin.core.queries.last_change import LastChange, last_change
 
 _LONG_CHARS, _SHORT_CHARS = 100, 20
 
