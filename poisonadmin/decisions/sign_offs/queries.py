@@ -8,7 +8,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.rows import Versioned, bounded, columns, fetch, fetch_by_id, fetch_rows, fetch_values
 from poisonadmin.core.queries.scope import visible_ids
-from poisonadmin.core.queries.sql import Sql
+from poisonadmin.core.queries.sql import Sql, all_given
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.sign_offs.domain import MessagesAt, SignOffLimit, SignOffNeeded, strictest
 
@@ -117,7 +117,7 @@ def messages_at(
     *,
     ids: Sequence[int] = (),
     earlier: Sequence[tuple[int, str | None]] = (),
-    target: str | None = None,
+    target: str | None,
 ) -> list[MessagesAt]:
     """Return where the members of a selection and `ids` are now, and those of `earlier` selections.
 
@@ -139,28 +139,26 @@ def messages_at(
         ]
 
 
-_OF_OTHERS = """
-SELECT count(*) FROM operation JOIN selection ON selection.id = selection_id
-WHERE {} AND requester <> %s AND (%s::bigint[] IS NULL OR selection.address_ids <@ %s::bigint[])
-"""
-_WAITING = _OF_OTHERS.format(
-    "operation.ended_at IS NULL AND state = 'waiting_for_sign_off' AND sign_off_expires_at > now()"
-)
-_BEGUN_WITHOUT = _OF_OTHERS.format("broke_glass_at IS NOT NULL AND broke_glass_at > now() - interval '1 day'")
-
-
 def waiting_count(principal: Principal) -> int:
     """Return how many operations of others wait that the principal may sign off."""
-    return _count(_WAITING, principal)
+    return _of_others(
+        Sql("operation.ended_at IS NULL AND state = 'waiting_for_sign_off' AND sign_off_expires_at > now()"), principal
+    )
 
 
 def begun_without_count(principal: Principal) -> int:
     """Return how many operations of others that the principal could have signed off were begun without in a day."""
-    return _count(_BEGUN_WITHOUT, principal)
+    return _of_others(Sql("broke_glass_at IS NOT NULL AND broke_glass_at > now() - interval '1 day'"), principal)
 
 
-def _count(sql: str, principal: Principal) -> int:
+def _of_others(which: Sql, principal: Principal) -> int:
     if not principal.may(Permission.SIGN_OFF):
         return 0
-    visible = visible_ids(principal)
-    return int(fetch_values(sql, [principal.person, visible, visible])[0])
+    counted = Sql(
+        """SELECT count(*) FROM operation JOIN selection ON selection.id = selection_id
+        WHERE {which} AND requester <> {person} AND {seen}""",
+        which=which,
+        person=principal.person,
+        seen=all_given({"selection.address_ids <@ {value}::bigint[]": visible_ids(principal)}),
+    )
+    return int(fetch_values(counted)[0])

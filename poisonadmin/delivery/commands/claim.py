@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 from django.db import connection, transaction
@@ -103,8 +104,8 @@ FROM operation_pace WHERE operation_id = ANY(%(operations)s)
 """
 
 _OPEN = """
-INSERT INTO claim (lease_until, shards, size, job_id, is_isolation, plan)
-VALUES (now() + %(lease)s * interval '1 s', %(shards)s, 0, %(job)s, %(isolation)s, '{}') RETURNING id
+INSERT INTO claim (lease_until, shards, size, is_isolation, plan)
+VALUES (now() + %(lease)s * interval '1 s', %(shards)s, 0, %(isolation)s, '{}') RETURNING id
 """
 
 # A message's place among the ids gives its shard and its slot: so the update needs no join, and walks the index once.
@@ -236,26 +237,24 @@ def seconds_until_due() -> float | None:
     return seconds
 
 
-def claim_due(*, tasks: int, job_id: int | None = None, limit: int = MESSAGES_A_CLAIM) -> ClaimRef | None:
+def claim_due(*, tasks: int, limit: int = MESSAGES_A_CLAIM) -> ClaimRef | None:
     """Move due messages, for destinations that have room, to DLNG under a new claim; None where there are none.
 
     `tasks`: the greatest number of shards. `limit`: messages a destination. One claim is made at a time. Candidates are
     left to `claim_isolated`.
     """
-    return _claim(lambda all_of_them: allowances(all_of_them, tasks=tasks, limit=limit), tasks, job_id, isolation=False)
+    return _claim(partial(allowances, tasks=tasks, limit=limit), tasks, isolation=False)
 
 
-def claim_isolated(*, job_id: int | None = None, limit: int = CANDIDATES_A_CLAIM) -> ClaimRef | None:
+def claim_isolated() -> ClaimRef | None:
     """Move candidates of one destination that are due to DLNG, in one shard, to be delivered one after the other.
 
     A destination's candidates are in one such claim at a time.
     """
-    return _claim(lambda all_of_them: isolated_allowances(all_of_them, limit=limit), 1, job_id, isolation=True)
+    return _claim(partial(isolated_allowances, limit=CANDIDATES_A_CLAIM), 1, isolation=True)
 
 
-def _claim(
-    allow: Callable[[list[Capacity]], tuple[Allowance, ...]], tasks: int, job_id: int | None, *, isolation: bool
-) -> ClaimRef | None:
+def _claim(allow: Callable[[list[Capacity]], tuple[Allowance, ...]], tasks: int, *, isolation: bool) -> ClaimRef | None:
     with transaction.atomic(), connection.cursor() as cursor:
         if not try_lock(cursor, Lock.CLAIM):
             return None
@@ -290,7 +289,7 @@ def _claim(
             return None
         ordered = _Runs(runs, {lane.id: lane.run_due for lane in lanes})
         paces = {lane.id: lane.operation_id for lane in lanes if lane.operation_id in slots}
-        cursor.execute(_OPEN, {"lease": LEASE_SECONDS, "shards": tasks, "job": job_id, "isolation": isolation})
+        cursor.execute(_OPEN, {"lease": LEASE_SECONDS, "shards": tasks, "isolation": isolation})
         (claim_id,) = cursor.fetchone()
         used = _take(cursor, claim_id, given, caps, tasks=tasks, runs=ordered, paces=paces)
         cursor.execute(_RAISE_LOW_WATER_MARKS, {"lanes": [cap.lane_id for cap in caps]})

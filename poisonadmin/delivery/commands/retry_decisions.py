@@ -142,9 +142,7 @@ SELECT decided.* FROM {not_delivered} CROSS JOIN LATERAL (
 )
 
 
-def read_answered(
-    cursor: CursorWrapper, claim_id: int, batches: list[int], *, for_rules: bool = False
-) -> list[Answered]:
+def read_answered(cursor: CursorWrapper, claim_id: int, batches: list[int], *, for_rules: bool) -> list[Answered]:
     """Lock and return what of a claim's batches was answered and not delivered, in the order of the attempts' ends.
 
     `for_rules`: also what only rules ask for.

@@ -138,7 +138,7 @@ def isolated_allowances(capacities: Iterable[Capacity], *, limit: int) -> tuple[
 
 
 def lane_caps(
-    lanes: Sequence[tuple[int, int]], given: Iterable[Allowance], runs: Mapping[int, Sequence[int]] | None = None
+    lanes: Sequence[tuple[int, int]], given: Iterable[Allowance], runs: Mapping[int, Sequence[int]]
 ) -> tuple[LaneCap, ...]:
     """Return how much to take from each due lane, given as (lane id, destination id), the longest due first.
 
@@ -147,18 +147,16 @@ def lane_caps(
     may be taken; those lanes come first and fit into the allowance together, so that no run is cut but at its end.
     """
     takes: dict[int, int] = {allowance.destination_id: allowance.take for allowance in given}
-    counts: dict[int, int] = {}
-    for _, destination_id in lanes:
-        counts[destination_id] = counts.get(destination_id, 0) + 1
+    counts = Counter(destination_id for _, destination_id in lanes)
     known = [lane for lane in lanes if lane[1] in takes]
     fair = {to: -(-takes[to] // min(counts[to], _FAIR_LANES)) for _, to in known}
     ordered = []
     for lane_id, destination_id in known:
-        if runs and lane_id in runs:
+        if lane_id in runs:
             cap = min(fair[destination_id], takes[destination_id], len(runs[lane_id]))
             takes[destination_id] -= cap
             ordered.append(LaneCap(lane_id, destination_id, cap))
-    plain = [LaneCap(lane_id, to, fair[to]) for lane_id, to in known if not runs or lane_id not in runs]
+    plain = [LaneCap(lane_id, to, fair[to]) for lane_id, to in known if lane_id not in runs]
     return tuple(cap for cap in (*ordered, *plain) if cap.cap)
 
 

@@ -114,13 +114,13 @@ WHERE conversation.address_id = ended.address_id AND conversation.conversation_i
 )
 
 
-def refuse_inadmissible(cursor: CursorWrapper, message_ids: Sequence[int], *, actor: str = "system") -> int:
+def refuse_inadmissible(cursor: CursorWrapper, message_ids: Sequence[int]) -> int:
     """Move those of the messages that wait (TBDL) and may not be delivered there to NDLV; return how many.
 
     Reasons: `oversized`, `listed` (R7), `conversation_ended` (R6). Call inside a transaction. A message
     that somebody else holds is left to him.
     """
-    return reject_oversized(cursor, message_ids, actor=actor) + refuse_excluded(cursor, message_ids, actor=actor)
+    return reject_oversized(cursor, message_ids) + refuse_excluded(cursor, message_ids)
 
 
 def refuse_excluded(cursor: CursorWrapper, message_ids: Sequence[int], *, actor: str = "system") -> int:
@@ -175,6 +175,7 @@ def admit_again(cursor: CursorWrapper, message_ids: Sequence[int], *, actor: str
     cursor.execute(str(_REOPEN), {"ids": list(message_ids)})
 
 
+EXPIRED_A_TICK = 10_000
 _EXPIRE = move(
     State.TBDL,
     Event.EXPIRED,
@@ -187,12 +188,12 @@ _EXPIRE = move(
 )
 
 
-def expire_due(limit: int = 10_000) -> int:
+def expire_due() -> int:
     """Move messages that wait past their `expires_at` to FAIL `expired`.
 
     Return how many. One under way is left to end.
     """
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(_EXPIRE, {"limit": limit, "actor": "system", "note": None})
+        cursor.execute(_EXPIRE, {"limit": EXPIRED_A_TICK, "actor": "system", "note": None})
         count: int = cursor.fetchone()[0]
     return count

@@ -166,10 +166,11 @@ def _envelopes(dice: random.Random) -> Iterator[dict[str, object]]:
 
 def _deliver(dice: random.Random, number: int) -> None:
     job = worker_runs.begin(KindName.REDELIVER, worker="spark-redelivery@host", params={}, phase="delivering")
-    taken = claim_due(tasks=4, job_id=job)
+    taken = claim_due(tasks=4)
     if taken is None:
         worker_runs.succeed(job, counts={})
         return
+    Claim.objects.filter(id=taken.id).update(job_id=job)
     for shard in taken.shards:
         _node(taken, shard, NodeEnd.CLEAN)
     rows = [_attempt(dice, message) for message in _taken(taken)]
@@ -195,8 +196,9 @@ def _leave_some_in_delivery(dice: random.Random) -> None:
             received_by="api",
         )
     job = worker_runs.begin(KindName.REDELIVER, worker="spark-redelivery@host", params={}, phase="delivering", total=24)
-    taken = claim_due(tasks=2, job_id=job)
+    taken = claim_due(tasks=2)
     assert taken is not None
+    Claim.objects.filter(id=taken.id).update(job_id=job)
     for shard in taken.shards:
         _node(taken, shard, None)
     Attempt.objects.bulk_create([_attempt(dice, message) for message in _taken(taken)[:10]])

@@ -5,7 +5,6 @@ delivery waits for a decision again; `end_where_over` then writes that it is can
 """
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 from django.db import connection, transaction
@@ -100,17 +99,17 @@ def change(operation_id: int, what: OperationChange, *, reason: str, principal: 
         end_where_over(operation_id)
 
 
-def carry_on(*, seconds: float = SECONDS_A_TICK, clock: Callable[[], float] = time.monotonic) -> int:
+def carry_on(*, seconds: float = SECONDS_A_TICK) -> int:
     """Carry on with the operations that are not over, a piece of each in turn; return how many pieces were decided on.
 
     Call under `single_flight(Tick.OPERATIONS)`. One in trouble does not keep the others from their turn.
     Errors: the last such one's.
     """
-    until = clock() + seconds
+    until = time.monotonic() + seconds
     pieces = 0
     failed: Exception | None = None
     going = set(fetch_values(_OPEN))
-    while going and clock() < until:
+    while going and time.monotonic() < until:
         for operation_id in sorted(going):
             try:
                 if _step(operation_id):

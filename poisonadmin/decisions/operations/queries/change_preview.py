@@ -3,7 +3,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -79,13 +79,7 @@ class ChangePreview:
     samples: list[ChangeSample]
 
 
-def preview_change(
-    values: Mapping[str, Any],
-    params: Mapping[str, Any],
-    accepted: int,
-    *,
-    clock: Callable[[], float] = time.monotonic,
-) -> ChangePreview:
+def preview_change(values: Mapping[str, Any], params: Mapping[str, Any], accepted: int) -> ChangePreview:
     """Try the change on the accepted messages of a selection, on some by chance where they are many.
 
     `values`: the parameters of the refusals, and `selection`.
@@ -98,12 +92,12 @@ def preview_change(
     )
     ids = fetch_values(str(statement), values)
     wanted = PayloadChange(params)
-    until = clock() + SECONDS_TRIED
+    until = time.monotonic() + SECONDS_TRIED
     refused = Counter[tuple[str, str, str, str | None]]()
     samples: list[ChangeSample] = []
     tried = 0
     for found in _read(ids):
-        if clock() > until:
+        if time.monotonic() > until:
             break
         tried += 1
         try:
