@@ -12,13 +12,21 @@ ROOT = Path(__file__).resolve().parents[2]
 OWN = ROOT / "poisonadmin" / "core" / "queries" / "sql.py"
 
 
-def computed_texts(tree: ast.AST) -> list[int]:
-    """Return the lines on which a statement is made of a text that is not written there."""
+def computed_texts(tree: ast.Module) -> list[int]:
+    """Return the lines on which a statement is made of a text that is written neither there nor as a constant."""
+    literals = [node for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)]
+    constants = {target.id for node in literals for target in node.targets if isinstance(target, ast.Name)}
+
+    def is_written(text: ast.expr) -> bool:
+        if isinstance(text, ast.IfExp):
+            return is_written(text.body) and is_written(text.orelse)
+        return isinstance(text, ast.Constant) or (isinstance(text, ast.Name) and text.id in constants)
+
     return [
         node.lineno
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Sql", "named_sql")
-        if not isinstance(node.args[0], ast.Constant)
+        if not is_written(node.args[0])
     ]
 
 
@@ -30,7 +38,8 @@ def test_the_text_of_a_statement_is_written_in_the_program() -> None:
 
 def test_a_text_that_is_put_together_is_found() -> None:
     assert computed_texts(ast.parse("Sql('a')\nSql(f'{b}')\nSql(text)\nSql('a' + b)")) == [2, 3, 4]
-    assert computed_texts(ast.parse("named_sql('a')\nnamed_sql(f'{b}')")) == [2]
+    assert computed_texts(ast.parse("named_sql('a')\nnamed_sql(f'{b}')\nSql('a' if b else c)")) == [2, 3]
+    assert computed_texts(ast.parse("_A = 'a'\n_B = f'{b}'\nSql(_A)\nSql(_B)\ndef f(c):\n    Sql(c)")) == [4, 6]
 
 
 @pytest.mark.django_db
