@@ -6,6 +6,7 @@ and these figures add up. Of all messages: failures, from the counts by hour, wh
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from django.db import connection
@@ -35,7 +36,9 @@ _NAMES = {
     "not_delivered": raw(f"'{NOT_DELIVERED}'"),
 }
 # `{chosen}`: id, address_id, state and state_at of messages with ids above `after`, up to `until`.
-_COUNTED = """
+_COUNTED = partial(
+    named_sql,
+    """
 WITH chosen AS ({chosen}), life AS (
     SELECT h.message_id, h.event, h.from_state, h.at, lag(h.at) OVER one AS before_at
     FROM history AS h JOIN chosen ON chosen.id = h.message_id
@@ -59,7 +62,10 @@ WITH chosen AS ({chosen}), life AS (
     FROM attempt AS t JOIN chosen ON chosen.id = t.message_id
     WHERE t.message_id > %(after)s AND t.message_id <= %(until)s AND t.attempt_number > 0 GROUP BY 1, 2, 3
 )
-"""
+""",
+    most_attempts=MOST_ATTEMPTS,
+    **_NAMES,
+)
 _OF_PIECE = raw("SELECT id, address_id, state, state_at FROM pruned")
 _OF_MESSAGE = raw("""
 SELECT %(id)s::bigint AS id, %(address_id)s::bigint AS address_id, %(state)s::text AS state,
@@ -73,7 +79,7 @@ INSERT INTO day_figure (day, address_id, figure, n)
 SELECT day, address_id, figure, sum(n) FROM figures GROUP BY 1, 2, 3 HAVING sum(n) > 0 ORDER BY 1, 2, 3
 ON CONFLICT (day, address_id, figure) DO UPDATE SET n = day_figure.n + excluded.n
 """,
-        counted=named_sql(_COUNTED, chosen=_OF_PIECE, most_attempts=MOST_ATTEMPTS, **_NAMES),
+        counted=_COUNTED(chosen=_OF_PIECE),
     )
 )
 _TAKE_OFF = str(
@@ -84,7 +90,7 @@ UPDATE day_figure AS kept SET n = kept.n - gone.n
 FROM (SELECT day, address_id, figure, sum(n) AS n FROM figures GROUP BY 1, 2, 3) AS gone
 WHERE kept.day = gone.day AND kept.address_id = gone.address_id AND kept.figure = gone.figure
 """,
-        counted=named_sql(_COUNTED, chosen=_OF_MESSAGE, most_attempts=MOST_ATTEMPTS, **_NAMES),
+        counted=_COUNTED(chosen=_OF_MESSAGE),
     )
 )
 # What comes late is counted too; and what is removed by the hour is not taken off.

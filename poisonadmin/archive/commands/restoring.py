@@ -2,6 +2,7 @@
 
 import json
 import time
+from functools import partial
 from typing import Any
 
 from django.db import IntegrityError, connection, transaction
@@ -79,8 +80,8 @@ UPDATE archived_result SET n = n - 1, message_ids = array_remove(message_ids, %(
 WHERE piece_id = %(piece)s AND %(message)s = ANY(message_ids)
 """
 _EXTRA_KINDS = ("hop", "payload_version", "confirmation")
-_INSERT_EXTRA = "INSERT INTO {kind} SELECT * FROM jsonb_populate_record(NULL::{kind}, %s::jsonb)"
-_EXTRA = {kind: str(named_sql(_INSERT_EXTRA, kind=name(kind))) for kind in _EXTRA_KINDS}
+_INSERT_EXTRA = partial(named_sql, "INSERT INTO {kind} SELECT * FROM jsonb_populate_record(NULL::{kind}, %s::jsonb)")
+_EXTRA = {kind: str(_INSERT_EXTRA(kind=name(kind))) for kind in _EXTRA_KINDS}
 _OWNER = "INSERT INTO message_owner (message_id, owner_id) SELECT %(id)s, id FROM auth_user WHERE username = %(owner)s"
 _TAGS = "INSERT INTO message_tag (message_id, tags) SELECT %s, array_agg(one) FROM jsonb_array_elements_text(%s) AS one"
 

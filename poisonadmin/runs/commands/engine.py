@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from zlib import crc32
 
@@ -43,27 +44,28 @@ ORDER BY (SELECT max(turn_at) FROM run AS former WHERE former.kind = run.kind AN
 """,
     ready=_READY,
 )
-_TAKE = """
+_TAKE = partial(
+    named_sql,
+    """
 UPDATE run SET state = CASE WHEN state = 'queued' THEN 'running' ELSE state END, phase = coalesce(phase, %(phase)s),
     tries = tries + 1, worker = %(worker)s, started_at = coalesce(started_at, now()), heartbeat_at = now(),
     turn_at = clock_timestamp(), resumes_at = NULL
 WHERE {open} AND id = coalesce(
     (SELECT min(id) FROM run WHERE kind = %(kind)s AND {due} AND state = 'cancelling'), ({next}))
 RETURNING {columns}
-"""
+""",
+)
 _TAKE_OLDEST, _TAKE_OF_NEXT_ACCOUNT = (
-    str(named_sql(_TAKE, open=OPEN, due=DUE, columns=COLUMNS, next=one)) for one in (_OLDEST, _OF_NEXT_ACCOUNT)
+    str(_TAKE(open=OPEN, due=DUE, columns=COLUMNS, next=one)) for one in (_OLDEST, _OF_NEXT_ACCOUNT)
 )
 
 
-_MINE = "WHERE id = %(run)s AND turn_at = %(turn)s AND state = '{state}'"
+_MINE = partial(named_sql, "WHERE id = %(run)s AND turn_at = %(turn)s AND state = '{state}'")
 
 
 def _of_turn(changed: str, *, state: RunState = RunState.RUNNING) -> str:
     """Return the statement that changes a run of this state as long as it is the turn's."""
-    return str(
-        named_sql("UPDATE run SET {changed} {mine}", changed=raw(changed), mine=named_sql(_MINE, state=raw(state)))
-    )
+    return str(named_sql("UPDATE run SET {changed} {mine}", changed=raw(changed), mine=_MINE(state=raw(state))))
 
 
 _STORE = _of_turn(
@@ -93,7 +95,7 @@ _TAKE_SECRETS = str(
 WITH mine AS (SELECT id, secrets FROM run {mine} FOR UPDATE)
 UPDATE run SET secrets = NULL FROM mine WHERE run.id = mine.id RETURNING mine.secrets
 """,
-        mine=named_sql(_MINE, state=raw(RunState.RUNNING)),
+        mine=_MINE(state=raw(RunState.RUNNING)),
     )
 )
 

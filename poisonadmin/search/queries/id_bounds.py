@@ -75,7 +75,7 @@ def _within(bounds: IdBounds, term: Term, operator: str, at: datetime) -> IdBoun
     is_before = operator.startswith("<")
     # Spelt as in the index of block ranges, which nothing else is to use. The planner takes ids and times for
     # independent, expects millions, and would rather read all.
-    beyond = Sql("(id + 0) > {reached}" if is_before else "(id + 0) < {reached}", reached=reached)
+    beyond = Sql("(id + 0) > {id}", id=reached) if is_before else Sql("(id + 0) < {id}", id=reached)
     with _by_index():
         found = fetch_values(
             Sql(
