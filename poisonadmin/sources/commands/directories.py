@@ -1,4 +1,4 @@
-"""Directory sources: what has arrived is staged by whoever can (Spark), and merged here.
+"""Directory sources: Spark stages what has arrived, and it is merged here.
 
 A file goes SEEN -> STAGED -> TAKEN. Killed before STAGED, the next run drops what is staged and begins the file again;
 killed after it, the next run merges the rest. Either way each line is taken once, in the order of the file.
@@ -211,7 +211,8 @@ def ingest_source(
         staged = list(SourceFile.objects.filter(source=source, state=FileState.STAGED).order_by("id"))
         if not waiting and not staged:
             return None
-        job_id = _begin_job(source, worker, len(waiting) + len(staged))
+        total, params = len(waiting) + len(staged), {"source": source.name}
+        job_id = worker_runs.begin(KindName.INGEST, worker=worker, params=params, phase="taking in files", total=total)
         run = IngestRun(actor=f"source {source.name}", job_id=job_id, stage=stage, is_stopping=is_stopping)
         if heartbeat:
             heartbeat.hold(job_id)
@@ -220,11 +221,6 @@ def ingest_source(
         finally:
             if heartbeat:
                 heartbeat.release(job_id)
-
-
-def _begin_job(source: Source, worker: str, total: int) -> int:
-    params = {"source": source.name}
-    return worker_runs.begin(KindName.INGEST, worker=worker, params=params, phase="taking in files", total=total)
 
 
 def _carry_out(

@@ -1,4 +1,4 @@
-"""Broker sources: their queues are drained by whoever can (Spark), and what is staged is merged here meanwhile.
+"""Broker sources: Spark drains their queues, and what is staged is merged here meanwhile.
 
 A message is staged and committed before it is acknowledged, so what is staged is merged whatever becomes of its run:
 of one that was killed by the next, of a source that is switched off or gone too.
@@ -37,7 +37,7 @@ the broker cannot be asked, with a text for administrators."""
 Drain = Callable[[int, Callable[[], bool]], Drained]
 """Stages what waits in a source's queues, under batches that `batch_prefix` begins, and acknowledges it; ends when they
 are idle, after some ten seconds, or soon after the second argument says that it is to stop. A broker's trouble is in
-`Drained.error`, with what was staged before it. Passed in, as `Look` is: workers import this package."""
+`Drained.error`, with what was staged before it. Passed in, as `CountWaiting` is: workers import this package."""
 RUNS_KEPT = timedelta(days=2)
 # A broker that does not answer must not keep the others from their turn.
 SOURCES_AT_ONCE = 4
