@@ -189,11 +189,6 @@ def _pivoted(found: AskedReport, pivot: str | None, figure: str | None) -> Asked
     return replace(found, columns=(*found.group_by, shown), pivot=pivot, figure=shown)
 
 
-def offered_columns(kind: ReportKind) -> tuple[str, ...]:
-    """Return the names of the columns that a kind has, besides headers and business keys."""
-    return tuple(column.name for column in KINDS[kind].columns)
-
-
 def _column(info: KindInfo, name: str) -> ReportColumn:
     found = info.by_name.get(name) or (named(name) if info.grain is not Grain.POISON else None)
     if found is None:
