@@ -75,8 +75,8 @@ _KEY = Key(("p.place", "p.id"), (int, int), descending=False, fields=("place", "
 _PROPOSALS = partial(
     Sql,
     """
-SELECT p.id, p.state, p.place, p.similarity, p.text, p.into_id, p.group_id, p.into_member, p.group_member,
-       p.into_message, p.group_message, p.into_failure, p.group_failure, p.dismissed_by, p.dismissed_at
+SELECT p.id, p.state, p.place, p.similarity, p.text, p.into_id, p.group_id, p.into_message, p.group_message,
+       p.into_failure, p.group_failure, p.dismissed_by, p.dismissed_at
 FROM group_proposal AS p
 JOIN failure_group AS i ON i.id = p.into_id AND i.merged_into_id IS NULL
 JOIN failure_group AS g ON g.id = p.group_id AND g.merged_into_id IS NULL
@@ -137,40 +137,35 @@ class AlikeGroup:
 
 
 @dataclass(frozen=True)
-class ProposalRow:
-    """Merge `group` into `into`: they look alike. `similarity`: 0..1; `text`: what they share, and where they differ.
-
-    Proposals with one `place` have one `into`.
-    """
-
+class _Proposal:
     id: int
     state: str
     place: int
     similarity: float
     text: str
-    into: AlikeGroup
-    group: AlikeGroup
     dismissed_by: str | None
     dismissed_at: datetime | None
 
 
 @dataclass(frozen=True)
-class _StoredProposal:
-    id: int
-    state: str
-    place: int
-    similarity: float
-    text: str
+class ProposalRow(_Proposal):
+    """Merge `group` into `into`: they look alike. `similarity`: 0..1; `text`: what they share, and where they differ.
+
+    Proposals with one `place` have one `into`.
+    """
+
+    into: AlikeGroup
+    group: AlikeGroup
+
+
+@dataclass(frozen=True)
+class _StoredProposal(_Proposal):
     into_id: int
     group_id: int
-    into_member: int
-    group_member: int
     into_message: int
     group_message: int
     into_failure: Mapping[str, Any]
     group_failure: Mapping[str, Any]
-    dismissed_by: str | None
-    dismissed_at: datetime | None
 
 
 def list_proposals(
@@ -255,17 +250,12 @@ def _shown(found: Sequence[_StoredProposal], principal: Principal) -> list[Propo
             max(one.last_at for one in mine),
         )
 
+    names = [one.name for one in fields(_Proposal)]
     return [
         ProposalRow(
-            row.id,
-            row.state,
-            row.place,
-            row.similarity,
-            row.text,
-            side(row.into_id, row.into_message, row.into_failure),
-            side(row.group_id, row.group_message, row.group_failure),
-            row.dismissed_by,
-            row.dismissed_at,
+            **{name: getattr(row, name) for name in names},
+            into=side(row.into_id, row.into_message, row.into_failure),
+            group=side(row.group_id, row.group_message, row.group_failure),
         )
         for row in found
     ]
