@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from poisonadmin.archive.commands import erasing
 from poisonadmin.archive.commands import runs as archive_runs
 from poisonadmin.comparisons.commands import carry_out as comparisons
-from poisonadmin.core.commands.locks import Tick, single_flight
+from poisonadmin.core.commands.locks import Tick
 from poisonadmin.core.domain.archive_place import within
 from poisonadmin.core.domain.errors import first_line
 from poisonadmin.groups.alike import commands as alike_groups
@@ -30,7 +30,7 @@ from poisonadmin.search.deep.commands import searching as searches
 from poisonadmin.sources.commands import draining
 from poisonadmin.sources.commands.directories import ingest_due
 from workers import spark_worker
-from workers.celery_app import app, do_each, worker_name
+from workers.celery_app import app, do_alone, do_each, worker_name
 from workers.spark.jobs.alike import find_alike
 from workers.spark.jobs.archive import SparkArchiveStore
 from workers.spark.jobs.compare import compare
@@ -89,27 +89,13 @@ def _unless_it_stops(work: Callable[[SparkWorker], None], worker: SparkWorker) -
 
 
 def _ingest(worker: SparkWorker) -> None:
-    ingest_due(
-        partial(stage_files, worker.spark),
-        worker=worker.name,
-        heartbeat=worker.heartbeat,
-        is_stopping=lambda: worker.is_stopping,
-    )
+    ingest_due(partial(stage_files, worker.spark), **_turn_of(worker))
 
 
 def _drain(worker: SparkWorker) -> None:
     if draining.is_any_due():
-        with single_flight(Tick.DRAIN) as alone:
-            if alone:
-                draining.drain_due(
-                    draining.Drainer(
-                        waiting_in,
-                        partial(drain, worker.spark),
-                        worker=worker.name,
-                        heartbeat=worker.heartbeat,
-                        is_stopping=lambda: worker.is_stopping,
-                    )
-                )
+        drainer = draining.Drainer(waiting_in, partial(drain, worker.spark), **_turn_of(worker))
+        do_alone(Tick.DRAIN, partial(draining.drain_due, drainer))
 
 
 def works_of(spark: SparkSession) -> tuple[RunWork, ...]:
@@ -133,8 +119,13 @@ def _runs(worker: SparkWorker) -> None:
     do_each(*(partial(_unless_it_stops, partial(_carry_out, one), worker) for one in works))
 
 
-def _carry_out(work: RunWork, worker: SparkWorker, **limit: float) -> None:
-    carry_out(work, worker=worker.name, heartbeat=worker.heartbeat, is_stopping=lambda: worker.is_stopping, **limit)
+def _carry_out(work: RunWork, worker: SparkWorker) -> None:
+    carry_out(work, **_turn_of(worker))
+
+
+def _turn_of(worker: SparkWorker) -> dict[str, Any]:
+    """Return what each work is told of the worker that does it."""
+    return {"worker": worker.name, "heartbeat": worker.heartbeat, "is_stopping": lambda: worker.is_stopping}
 
 
 def _carry_out_searches(worker: SparkWorker) -> None:
@@ -148,7 +139,7 @@ def _carry_out_searches(worker: SparkWorker) -> None:
         close_old_connections()
         try:
             if KindName.SEARCH in due_kinds():
-                _carry_out(searches.work(searching), worker, seconds=math.inf)
+                carry_out(searches.work(searching), **_turn_of(worker), seconds=math.inf)
         except (OperationalError, InterfaceError) as error:
             log.warning("the database does not answer: %s", first_line(error))
             time.sleep(SECONDS_AFTER_ERROR)

@@ -1,8 +1,8 @@
 """The `archive` job: pieces of messages are written to Parquet files, which are then read back.
 
 A task has a piece: one snapshot of the database, some files a table, and what the database had in that snapshot.
-`archive.commands.runs` compares that with what there is then, and removes the rows. They use the
-files by `SparkArchiveStore`.
+`archive.commands.runs` compares that with what there is then, and removes the rows.
+`SparkArchiveStore` is how they use the files.
 """
 
 import json
