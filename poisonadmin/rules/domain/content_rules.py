@@ -177,10 +177,10 @@ def compile_content_rule(rule: RuleDefinition, *, compile_schema: CompileSchema)
 
 
 class _Table(NamedTuple):
-    """The rules that concern an address. Only what looks into payloads can be slow."""
+    """The rules that concern an address. Only one that looks into payloads can be slow."""
 
     rules: tuple[ContentRule, ...]
-    looks_into_payloads: bool
+    needs_bodies: bool
 
 
 class ContentRules:
@@ -199,14 +199,14 @@ class ContentRules:
         """
         while True:
             table = self._by_address.get(address) or self._table(address)
-            began = self._clock() if table.looks_into_payloads else 0.0
+            began = self._clock() if table.needs_bodies else 0.0
             try:
                 decision = next((one.decision for one in table.rules if one.holds(subject)), None)
             except RuleFailed as failed:
                 self._drop(failed)
                 continue
             # The clock is a system call, so rules are timed one by one only when all of them together were slow.
-            if table.looks_into_payloads and self._clock() - began > SLOW_SECONDS and self._drop_slow(table, subject):
+            if table.needs_bodies and self._clock() - began > SLOW_SECONDS and self._drop_slow(table, subject):
                 continue
             return decision
 

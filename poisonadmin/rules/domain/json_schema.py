@@ -18,7 +18,7 @@ from poisonadmin.core.domain.strict_json import MAX_NESTING, dumps, loads
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 MAX_SUBSCHEMAS = 1000
 # How many subschemas may be asked about one and the same value.
-MAX_LOOKS = 200
+MAX_ASKED_AT_ONCE = 200
 _REGEX = jsonschema_rs.RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 22)
 
 _IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
@@ -76,14 +76,14 @@ def _check_bounds(schema: Any) -> None:
     closures: dict[int, Counts] = {}
     for place in range(len(nodes)):
         _closure(nodes, place, closures, ())
-    looks = closures[0]
+    counts = closures[0]
     for _ in range(MAX_NESTING):
-        if sum(looks.values()) > MAX_LOOKS:
-            raise InvalidSchema(f"More than {MAX_LOOKS} subschemas may have to be asked about one value.")
-        deeper = _one_deeper(nodes, closures, looks)
-        if deeper == looks:
+        if sum(counts.values()) > MAX_ASKED_AT_ONCE:
+            raise InvalidSchema(f"More than {MAX_ASKED_AT_ONCE} subschemas may have to be asked about one value.")
+        deeper = _one_deeper(nodes, closures, counts)
+        if deeper == counts:
             return
-        looks = deeper
+        counts = deeper
 
 
 def _closure(nodes: list[_SchemaNode], place: int, known: dict[int, Counts], behind: tuple[int, ...]) -> Counts:
@@ -97,19 +97,19 @@ def _closure(nodes: list[_SchemaNode], place: int, known: dict[int, Counts], beh
     counts: Counts = {place: 1}
     for inner in nodes[place].in_place:
         _add(counts, _closure(nodes, inner, known, (*behind, place)), 1)
-    if sum(counts.values()) > MAX_LOOKS:
-        raise InvalidSchema(f"More than {MAX_LOOKS} subschemas may have to be asked about one value.")
+    if sum(counts.values()) > MAX_ASKED_AT_ONCE:
+        raise InvalidSchema(f"More than {MAX_ASKED_AT_ONCE} subschemas may have to be asked about one value.")
     known[place] = counts
     return counts
 
 
-def _one_deeper(nodes: list[_SchemaNode], closures: dict[int, Counts], looks: Counts) -> Counts:
+def _one_deeper(nodes: list[_SchemaNode], closures: dict[int, Counts], counts: Counts) -> Counts:
     """Return the most that each subschema may be asked about a member, given what is asked about its parent."""
     most: Counts = {}
     for kind in (str, int):
         rest: Counts = {}
         keys: dict[Key, Counts] = {}
-        for place, times in looks.items():
+        for place, times in counts.items():
             node = nodes[place]
             common = _sum(closures, node.always[kind], times)
             _add(rest, common, 1)
