@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Any
 
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.db import DatabaseError, OperationalError, connection
@@ -10,6 +9,9 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
 log = logging.getLogger(__name__)
+
+# The last of the 43 migrations that made the tables of 723c9e82, which `0001_schema` takes over.
+LAST_FORMER = "0043_age_names"
 
 
 class SchemaMismatch(RuntimeError):
@@ -28,9 +30,9 @@ def check_schema() -> None:
         return
     finally:
         connection.close()
-    disk = MigrationLoader(None).disk_migrations
-    known = set(disk)
-    if unknown := sorted(name for app, name in applied - known - replaced(disk) if app == "store"):
+    known = set(MigrationLoader(None).disk_migrations)
+    unknown = _unknown(applied)
+    if unknown and LAST_FORMER not in unknown:
         raise SchemaMismatch(
             f"the database has migrations that this version does not know ({', '.join(unknown)}): "
             "start the newer version, or restore the backup that was made before it"
@@ -41,26 +43,22 @@ def check_schema() -> None:
         )
 
 
-def replaced(disk: dict[tuple[str, str], Any]) -> set[tuple[str, str]]:
-    """Return the migrations that those on disk stand for."""
-    return {former for migration in disk.values() for former in migration.replaces}
+def _unknown(applied: set[tuple[str, str]]) -> list[str]:
+    """Return the applied migrations of the tables that this version does not have."""
+    return sorted(name for app, name in applied - set(MigrationLoader(None).disk_migrations) if app == "store")
 
 
 @register(Tags.database)
 def check_former_migrations(databases: Sequence[str] | None = None, **_: object) -> list[CheckMessage]:
-    """Refuse to migrate a database that has applied some of the migrations that `0001_tables` replaces, and not all.
-
-    Django would leave its tables as they are, and say nothing.
-    """
+    """Refuse to migrate a database with unknown migrations that are not all of those that `0001_schema` follows."""
     if not databases:
         return []
     try:
-        applied = set(MigrationRecorder(connection).applied_migrations())
+        unknown = _unknown(set(MigrationRecorder(connection).applied_migrations()))
     except DatabaseError:
         return []
-    former = replaced(MigrationLoader(None).disk_migrations)
-    if former <= applied or not (former & applied):
+    if not unknown or LAST_FORMER in unknown:
         return []
-    hint = "Run `manage.py migrate` of commit 723c9e82, then this one."
-    missing = len(former - applied)
-    return [Error(f"The database lacks {missing} of the {len(former)} former migrations.", hint, id="store.E001")]
+    text = f"The database has {unknown[-1]}, which no migration of this version follows."
+    hint = "If it is older than this version, run `manage.py migrate` of commit 723c9e82, then this one."
+    return [Error(text, hint, id="store.E001")]

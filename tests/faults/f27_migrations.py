@@ -55,7 +55,7 @@ def run(seed: int) -> Result:
             if _migrating(home, troubled).wait():
                 wrong.append(f"migrate fails after it was killed at {kills} of {total}: {_log(home)}")
             took = time.monotonic() - began
-            if not wrong and (difference := set(_shape(peaceful)) ^ set(_shape(troubled))):
+            if not wrong and (difference := set(shape(peaceful)) ^ set(shape(troubled))):
                 wrong.append(f"the tables differ: {sorted(difference)[:5]}")
         finally:
             services.stop()
@@ -99,7 +99,8 @@ def _url(services: Services, name: str) -> str:
     return f"postgresql://{parts['user']}:{parts['password']}@{parts['host']}:{parts['port']}/{name}"
 
 
-def _shape(url: str) -> list[tuple[Any, ...]]:
+def shape(url: str) -> list[tuple[Any, ...]]:
+    """Return columns, indexes, constraints, triggers and storage options of a database's tables."""
     with psycopg.connect(url) as session:
         return session.execute(_SHAPE).fetchall()
 

@@ -1,6 +1,7 @@
 """A database of before: jobs, dry runs of rules, comparisons, searches of both kinds, broker checks and reports are
 runs, under the ids that they had."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,10 +9,9 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from tests.system.test_former_migrations import migrate, url
+from tests.system.test_former_migrations import FORMER, made, migrate
 
-__all__ = ["url"]
-BEFORE = "0003_journals"
+__all__ = ["made"]
 ROWS = """
 INSERT INTO job (id, kind, state, params, counts, requested_by, finished_at, worker) OVERRIDING SYSTEM VALUE VALUES
     (1, 'redeliver', 'succeeded', '{"claim": 1}', '{"claimed": 3}', 'system', '2026-01-01Z', 'spark'),
@@ -40,10 +40,8 @@ SELECT setval('job_id_seq', 6);
 
 
 @pytest.mark.usefixtures("services")
-def test_what_there_was_is_still_there(url: str) -> None:
-    assert migrate(url, "store", BEFORE).returncode == 0
-    with psycopg.connect(url) as session:
-        session.execute(ROWS)
+def test_what_there_was_is_still_there(made: Callable[[str], str]) -> None:
+    url = made(FORMER + ROWS)
     assert migrate(url).returncode == 0
     with psycopg.connect(url, row_factory=dict_row) as session:
         rows: list[dict[str, Any]] = session.execute("SELECT * FROM run ORDER BY id").fetchall()
@@ -91,11 +89,11 @@ def test_what_there_was_is_still_there(url: str) -> None:
 
 
 SEARCHES = """
-INSERT INTO run (id, kind, state, params, patterns, result, requested_by, started_at, ended_at, worker, done)
+INSERT INTO job (id, kind, state, params, counts, requested_by, started_at, finished_at, worker, done)
 OVERRIDING SYSTEM VALUE VALUES
-    (1, 'search', 'cancelled', '{"search_id": 7}', '[]', '{}', 'kim', '2026-01-01Z', '2026-01-01Z', 'spark-batch', 4),
-    (2, 'search', 'succeeded', '{"search_id": 7}', '[]', '{}', 'kim', '2026-01-01Z', '2026-01-02Z', 'spark-batch', 90),
-    (3, 'search', 'running', '{"search_id": 8}', '[]', NULL, 'kim', '2026-01-03Z', NULL, 'spark-batch', 30);
+    (1, 'search', 'cancelled', '{"search_id": 7}', '{}', 'kim', '2026-01-01Z', '2026-01-01Z', 'spark-batch', 4),
+    (2, 'search', 'succeeded', '{"search_id": 7}', '{}', 'kim', '2026-01-01Z', '2026-01-02Z', 'spark-batch', 90),
+    (3, 'search', 'running', '{"search_id": 8}', '{}', 'kim', '2026-01-03Z', NULL, 'spark-batch', 30);
 INSERT INTO search (id, filter, state, requester, requested_by, patterns, reads_payloads, live_above, file_above, read,
                     total, hits, archived_hits, is_capped, outside_archive, selection_id, job_id, error, requested_at,
                     first_hit_at, ended_at, expires_at) OVERRIDING SYSTEM VALUE VALUES
@@ -109,15 +107,13 @@ INSERT INTO search (id, filter, state, requester, requested_by, patterns, reads_
      'no room', '2026-01-05Z', NULL, '2026-01-06Z', '2199-01-01Z');
 INSERT INTO search_hit (search_id, message_id, archived)
 VALUES (7, 1, NULL), (7, 2, '{"state": "DLVD"}'), (8, 50, NULL);
-SELECT setval('run_id_seq', 3);
+SELECT setval('job_id_seq', 3);
 """
 
 
 @pytest.mark.usefixtures("services")
-def test_searches_and_their_hits_are_still_there(url: str) -> None:
-    assert migrate(url, "store", "0008_alike").returncode == 0
-    with psycopg.connect(url) as session:
-        session.execute(SEARCHES)
+def test_searches_and_their_hits_are_still_there(made: Callable[[str], str]) -> None:
+    url = made(FORMER + SEARCHES)
     assert migrate(url).returncode == 0
     with psycopg.connect(url, row_factory=dict_row) as session:
         former, ended, going, waiting, failed = session.execute("SELECT * FROM run ORDER BY id").fetchall()
@@ -144,7 +140,7 @@ def test_searches_and_their_hits_are_still_there(url: str) -> None:
 
 
 CHECKS = """
-INSERT INTO broker_check (id, purpose, source_id, kind, config, secrets, asked_by, asked_at, taken_at, answered_at,
+INSERT INTO broker_look (id, purpose, source_id, kind, config, secrets, asked_by, asked_at, taken_at, answered_at,
                           answer, error) OVERRIDING SYSTEM VALUE VALUES
     (7, 'queues', NULL, 'rabbitmq', '{"url": "amqp://r"}', '{}', 'kim', '2026-01-01Z', '2026-01-01Z', '2026-01-02Z',
      '{"depth": null, "queues": [], "messages": []}', NULL),
@@ -155,10 +151,8 @@ INSERT INTO broker_check (id, purpose, source_id, kind, config, secrets, asked_b
 
 
 @pytest.mark.usefixtures("services")
-def test_broker_checks_are_still_there_and_only_one_that_waits_has_a_login(url: str) -> None:
-    assert migrate(url, "store", "0011_cancelling").returncode == 0
-    with psycopg.connect(url) as session:
-        session.execute(CHECKS)
+def test_broker_checks_are_still_there_and_only_one_that_waits_has_a_login(made: Callable[[str], str]) -> None:
+    url = made(FORMER + CHECKS)
     assert migrate(url).returncode == 0
     with psycopg.connect(url, row_factory=dict_row) as session:
         found = session.execute("SELECT * FROM run ORDER BY id").fetchall()
@@ -179,13 +173,13 @@ def test_broker_checks_are_still_there_and_only_one_that_waits_has_a_login(url: 
 
 
 REPORTS = """
-INSERT INTO run (id, kind, state, params, patterns, result, requested_by, started_at, ended_at, worker, done)
+INSERT INTO job (id, kind, state, params, counts, requested_by, started_at, finished_at, worker, done)
 OVERRIDING SYSTEM VALUE VALUES
-    (1, 'report', 'cancelled', '{"report_id": 7}', '[]', '{}', 'kim', '2026-01-01Z', '2026-01-01Z', 'spark-batch', 4),
-    (2, 'report', 'succeeded', '{"report_id": 7}', '[]', '{"rows": 12}', 'kim', '2026-01-01Z', '2026-01-02Z',
+    (1, 'report', 'cancelled', '{"report_id": 7}', '{}', 'kim', '2026-01-01Z', '2026-01-01Z', 'spark-batch', 4),
+    (2, 'report', 'succeeded', '{"report_id": 7}', '{"rows": 12}', 'kim', '2026-01-01Z', '2026-01-02Z',
      'spark-batch', 90),
-    (3, 'report', 'running', '{"report_id": 8}', '[]', NULL, 'kim', '2026-01-03Z', NULL, 'spark-batch', 30);
-INSERT INTO saved_report (id, name, owner, owner_account, asked, "to", secrets) OVERRIDING SYSTEM VALUE
+    (3, 'report', 'running', '{"report_id": 8}', '{}', 'kim', '2026-01-03Z', NULL, 'spark-batch', 30);
+INSERT INTO saved_report (id, name, owner, owner_account, asked, send_to, secrets) OVERRIDING SYSTEM VALUE
 VALUES (40, 'weekly', 'kim', 'user 1', '{"kind": "failures"}', '{}', '{}');
 INSERT INTO report (id, kind, state, asked, saved_id, shows_payload, cut_off, place, done, total, rows, bytes, sha256,
                     error, job_id, requested_by, account, patterns, requested_at, ended_at, expires_at)
@@ -199,15 +193,13 @@ OVERRIDING SYSTEM VALUE VALUES
      'lee', 'token 2', '[]', '2026-01-04Z', NULL, NULL),
     (901, 'failures', 'expired', '{"kind": "failures"}', NULL, FALSE, 70, '{}', 9, 9, 3, 30, 'cd', 'erased', NULL,
      'lee', 'token 2', '[]', '2026-01-05Z', '2026-01-06Z', '2026-01-07Z');
-SELECT setval('run_id_seq', 3);
+SELECT setval('job_id_seq', 3);
 """
 
 
 @pytest.mark.usefixtures("services")
-def test_reports_are_still_there(url: str) -> None:
-    assert migrate(url, "store", "0012_broker_checks_run").returncode == 0
-    with psycopg.connect(url) as session:
-        session.execute(REPORTS)
+def test_reports_are_still_there(made: Callable[[str], str]) -> None:
+    url = made(FORMER + REPORTS)
     assert migrate(url).returncode == 0
     with psycopg.connect(url, row_factory=dict_row) as session:
         former, ended, going, waiting, erased = session.execute("SELECT * FROM run ORDER BY id").fetchall()
@@ -232,12 +224,12 @@ def test_reports_are_still_there(url: str) -> None:
 
 
 ARCHIVE = """
-INSERT INTO run (id, kind, state, params, patterns, result, requested_by, started_at, ended_at, worker, done)
+INSERT INTO job (id, kind, state, params, counts, requested_by, started_at, finished_at, worker, done)
 OVERRIDING SYSTEM VALUE VALUES
-    (1, 'archive', 'failed', '{"archive_run": 7}', '[]', '{}', 'system', '2026-01-01Z', '2026-01-01Z', 'batch', 4),
-    (2, 'archive', 'succeeded', '{"archive_run": 7}', '[]', '{}', 'system', '2026-01-01Z', '2026-01-02Z', 'batch', 90),
-    (3, 'erase', 'running', '{"erasure": 5}', '[]', NULL, 'kim', '2026-01-03Z', NULL, 'batch', 30),
-    (4, 'regroup', 'running', '{"regrouping": 3}', '[]', NULL, 'command line', '2026-01-03Z', NULL, 'batch', 30);
+    (1, 'archive', 'failed', '{"archive_run": 7}', '{}', 'system', '2026-01-01Z', '2026-01-01Z', 'batch', 4),
+    (2, 'archive', 'succeeded', '{"archive_run": 7}', '{}', 'system', '2026-01-01Z', '2026-01-02Z', 'batch', 90),
+    (3, 'erase', 'running', '{"erasure": 5}', '{}', 'kim', '2026-01-03Z', NULL, 'batch', 30),
+    (4, 'regroup', 'running', '{"regrouping": 3}', '{}', 'command line', '2026-01-03Z', NULL, 'batch', 30);
 INSERT INTO archive_run (id, state, as_of, is_dry_run, cut_off, planned, live_payloads, archived_payloads,
                          payloads_removed, cutoffs, totals, error, job_id, is_cancelling, waits_until, requested_by,
                          requested_at, ended_at) OVERRIDING SYSTEM VALUE VALUES
@@ -257,20 +249,18 @@ OVERRIDING SYSTEM VALUE VALUES
     (4, '{}', 'letter', 'done', '{"erased": 2, "left_alone": 0}', NULL, 'kim', '2026-01-01Z', '2026-01-02Z'),
     (5, '{"message_id": ["m"]}', 'letter', 'running', '{}', 3, 'kim', '2026-01-03Z', NULL);
 INSERT INTO erased_message (id, erasure_id, address_id) VALUES (71, 4, 1), (72, 4, 1), (73, 5, 1);
-INSERT INTO regrouping (id, cut_off, surveyed, archive_surveyed, moved_until, archive_moved, planned_at, dissolved,
-                        former, read, changed, moved, job_id, requested_by, requested_at, finished_at)
+INSERT INTO regrouping (id, cut_off, surveyed, archive_surveyed, planned_at, dissolved, former, read, changed, job_id,
+                        requested_by, requested_at, finished_at)
 OVERRIDING SYSTEM VALUE VALUES
-    (2, 50, 50, 1, 50, 1, '2026-01-01Z', '{"6": 7}', '[8]', 60, 20, 20, NULL, 'kim', '2026-01-01Z', '2026-01-02Z'),
-    (3, 100, 100, 2, 40, 0, '2026-01-03Z', '{"9": 7}', '[8]', 60, 20, 10, 4, 'command line', '2026-01-03Z', NULL);
-SELECT setval('run_id_seq', 4);
+    (2, 50, 50, 1, '2026-01-01Z', '{"6": 7}', '[8]', 60, 20, NULL, 'kim', '2026-01-01Z', '2026-01-02Z'),
+    (3, 100, 100, 2, '2026-01-03Z', '{"9": 7}', '[8]', 60, 20, 4, 'command line', '2026-01-03Z', NULL);
+SELECT setval('job_id_seq', 4);
 """
 
 
 @pytest.mark.usefixtures("services")
-def test_runs_of_the_archive_erasures_and_regroupings_go_on(url: str) -> None:
-    assert migrate(url, "store", "0013_reports").returncode == 0
-    with psycopg.connect(url) as session:
-        session.execute(ARCHIVE)
+def test_runs_of_the_archive_erasures_and_regroupings_go_on(made: Callable[[str], str]) -> None:
+    url = made(FORMER + ARCHIVE)
     assert migrate(url).returncode == 0
     with psycopg.connect(url, row_factory=dict_row) as session:
         rows: list[dict[str, Any]] = session.execute("SELECT * FROM run ORDER BY id").fetchall()
@@ -286,7 +276,7 @@ def test_runs_of_the_archive_erasures_and_regroupings_go_on(url: str) -> None:
         ("erase", 4): ("succeeded", 2, None),
         ("erase", 5): ("queued", 1, None),
         ("regroup", 2): ("succeeded", 20, 20),
-        ("regroup", 3): ("queued", 10, 20),
+        ("regroup", 3): ("queued", 0, None),
     }
     assert [found[key]["id"] for key in (("archive", 7), ("erase", 5), ("regroup", 3))] == [2, 3, 4]
     assert min(one["id"] for one in rows[4:]) > 900, "an id is not another run's"
@@ -306,13 +296,14 @@ def test_runs_of_the_archive_erasures_and_regroupings_go_on(url: str) -> None:
     assert (found["erase", 5]["result"], found["erase", 5]["position"]) == (None, {})
     assert found["erase", 5]["params"] == {"filter": {"message_id": ["m"]}, "reason": "letter"}
     assert found["regroup", 2]["result"] == {"read": 60, "changed": 20}
-    assert found["regroup", 3]["result"] == {"read": 60, "changed": 20, "dissolved": {"9": 7}, "former": [8]}
+    # It begins anew: what has moved already does not change again.
+    assert found["regroup", 3]["result"] == {"read": 0, "changed": 0}
     assert found["regroup", 3]["position"] == {
-        "surveyed": 100,
-        "archive_surveyed": 2,
-        "moved_until": 40,
+        "surveyed": 0,
+        "archive_surveyed": 0,
+        "moved_until": 0,
         "archive_moved": 0,
-        "is_decided": True,
+        "is_decided": False,
     }
     assert [tuple(one.values()) for one in pieces] == [(7, 0)]
     assert [tuple(one.values()) for one in erased] == [(71, 4), (72, 4), (73, 5)]

@@ -28,7 +28,7 @@ def test_readyz_is_503_without_the_queue(db: None, settings: LazySettings) -> No
 
 def test_readyz_is_503_on_tables_of_another_version(db: None) -> None:
     with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM django_migrations WHERE app = 'store' AND name = '0001_tables'")
+        cursor.execute("DELETE FROM django_migrations WHERE app = 'store' AND name = '0001_schema'")
     answer = Client().get("/readyz")
     assert (answer.status_code, answer.json()["checks"]["database"]) == (503, "1 migrations are not applied")
 

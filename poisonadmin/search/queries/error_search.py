@@ -2,7 +2,7 @@
 
 Groups are few, so title, class and cause are searched for the text as it is, in any case. Messages are searched by
 words: an index names the texts that hold all words, the last one by its beginning; each text says whether they stand
-there as a phrase, and names the failures that said so (store/migrations/0001_tables.sql).
+there as a phrase, and names the failures that said so (store/migrations/beside_tables.sql).
 """
 
 from collections.abc import Sequence

@@ -105,7 +105,7 @@ ALTER TABLE lane SET (fillfactor = 50, autovacuum_vacuum_threshold = 200, autova
 ALTER TABLE counter SET (fillfactor = 50);
 ALTER TABLE group_hour SET (fillfactor = 50);
 ALTER TABLE group_version SET (fillfactor = 50);
-ALTER TABLE job SET (fillfactor = 50);
+ALTER TABLE run SET (fillfactor = 50);
 ALTER TABLE node SET (fillfactor = 50);
 ALTER TABLE operation SET (fillfactor = 50);
 ALTER TABLE counter_delta SET (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
