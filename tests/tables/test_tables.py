@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from django.db import connection
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.intake.commands.batch import accept_stream
@@ -98,3 +98,17 @@ def test_live_rows_and_files_are_one_table(spark: SparkSession, tmp_path: Path) 
     extent = Extent([IdRange(ids[2], ids[5])], [str(tmp_path / "first.parquet")])
     frame = read_table(spark, "messages", extent, columns=["id"], tasks=4)
     assert sorted(row.id for row in frame.collect()) == ids
+
+
+def test_a_column_that_is_later_than_a_file_is_empty_in_its_rows(spark: SparkSession, tmp_path: Path) -> None:
+    ids = put(2)
+    whole = read_table(spark, "messages", EVERYTHING, tasks=1).toArrow().cast(arrow_schema(TABLES["messages"].columns))
+    pq.write_table(whole.drop_columns(["content_type"]), tmp_path / "former.parquet")
+    extent = Extent(files=[str(tmp_path / "former.parquet")])
+
+    def read(condition: str) -> list[Row]:
+        return read_table(spark, "messages", extent, tasks=1).where(condition).collect()
+
+    assert sorted(row.id for row in read("content_type IS NULL")) == ids
+    assert read("content_type = 'text/plain'") == []
+    assert {row.payload for row in read("id > 0")} == set(whole["payload"].to_pylist())

@@ -130,7 +130,10 @@ def _line(message_id: int, conversation_id: str) -> tuple[list[Predecessor], lis
         others=others,
         shown=SHOWN_PREDECESSORS,
     )
-    sides = [Sql("SELECT {others} AND {place}", others=others, place=Sql(f"o.id {sign} m.id")) for sign in "<>"]
+    sides = (
+        Sql("SELECT {others} AND o.id < m.id", others=others),
+        Sql("SELECT {others} AND o.id > m.id", others=others),
+    )
     with bounded(SECONDS_TO_READ):
         before = fetch(Predecessor, first)
         counts = [

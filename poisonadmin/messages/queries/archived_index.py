@@ -142,9 +142,12 @@ def _read(path: str, table: str, ids: Sequence[int], columns: Sequence[str] | No
         # The range leaves parts of the file out by what it says of them.
         wanted = (key >= min(ids)) & (key <= max(ids)) & key.isin(list(ids))
         needed = ALIASED[table].needed if table in ALIASED else ()
-        names = None if columns is None else list(dict.fromkeys([*columns, *needed]))
         files = ds.dataset(f"{begin.rstrip('/')}/{path}", filesystem=where, format="parquet")
-        rows: list[dict[str, Any]] = files.to_table(columns=names, filter=wanted).to_pylist()
+        there = files.schema.names
+        # A file of an earlier version lacks the columns of later ones.
+        names = there if columns is None else [name for name in dict.fromkeys([*columns, *needed]) if name in there]
+        empty = dict.fromkeys(columns or ())
+        rows = [empty | row for row in files.to_table(columns=names, filter=wanted).to_pylist()]
     except (OSError, ArrowException) as error:
         raise ArchiveUnreadable(path, str(error)) from error
     if not needed:

@@ -165,12 +165,15 @@ class TableReader(DataSourceReader):
         again = self._of_aliases()
         expression = as_expression(one for one in self._filters if one not in again)
         needed = self._aliased.needed if self._aliased and aliases.former else ()
-        names = [column.name for column in self._table.chosen(dict.fromkeys([*schema.names, *needed]))]
+        chosen = arrow_schema(self._table.chosen(dict.fromkeys([*schema.names, *needed])))
         for file in files:
             where, path = located(*place_and_path(file))
             conditions = [one for one in (expression, left_out.get(path_of(file))) if one is not None]
-            batches = ds.dataset(path, filesystem=where, format="parquet").to_batches(
-                columns=names, filter=reduce(and_, conditions) if conditions else None, batch_size=_BATCH_ROWS
+            rows = ds.dataset(path, filesystem=where, format="parquet")
+            # The columns of later versions are empty in a file of an earlier one.
+            later = [column for column in chosen if column.name not in rows.schema.names]
+            batches = rows.replace_schema(pa.schema([*rows.schema, *later])).to_batches(
+                columns=chosen.names, filter=reduce(and_, conditions) if conditions else None, batch_size=_BATCH_ROWS
             )
             for batch in batches:
                 yield _renamed(batch, self._table, aliases).select(schema.names).cast(schema)
@@ -213,7 +216,8 @@ def read_table(
     """Return the rows of a table (`columns.TABLES`) within the extent, in no order.
 
     `columns`: those that are needed, all by default; headers and payload cost most. `tasks`: at most so many read it.
-    A comparison with a constant is answered where the rows are. Errors: `KeyError` for a column that there is not.
+    A comparison with a constant is answered where the rows are. Read a frame once, and make another for other rows:
+    Spark asks without a filter what it asked with one before. Errors: `KeyError` for a column that there is not.
     """
     spark.dataSource.register(TableSource)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
