@@ -1,6 +1,7 @@
 """All routes: probes at the root, the API under /api/v1/, the pages under the rest.
 
-Those of a feature are found in its folder; they are tried in no order, so that no two features may take one URL.
+Those of a feature are found in its folder; the order in which they are tried is not defined, so no two may
+match one URL.
 The name of a page's route, before its first dash, is the entry of the side bar that it belongs to.
 """
 

@@ -1,6 +1,7 @@
 """The columns of an attempt, declared once.
 
-The model, the COPY of a node, the archive, Spark's tables, the failure log and its API take them from here.
+The COPY of a node, the archive, Spark's tables, the failure log and its API take them from here. The model repeats
+them; a test compares the two.
 """
 
 from dataclasses import dataclass, fields

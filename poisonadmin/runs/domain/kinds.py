@@ -23,7 +23,9 @@ OPEN = (RunState.QUEUED, RunState.RUNNING, RunState.CANCELLING)
 
 
 class KindName(StrEnum):
-    """The names of the kinds. Workers begin runs of REDELIVER and INGEST themselves; the others are requested."""
+    """The names of the kinds, of 16 letters at most. Workers begin runs of REDELIVER and INGEST themselves; each of the
+    others has a `RunKind` and is requested.
+    """
 
     REDELIVER = "redeliver"
     INGEST = "ingest"

@@ -102,8 +102,9 @@ class SearchWord:
     """A word of the search box (`in_box`), a parameter of the API and of pages (`is_parameter`), or both.
 
     `about` explains it in the API. `label`: what a filter in force is called. `short`: another name in the box.
-    `field`, `operator`: what a term of it says, where that is not its name and `=`. `column`: of messages that have a
-    column of this name the counters keep counts. `is_named`: a name follows, as in `header.<name>`.
+    `field`, `operator`: what a term of it says, where that is not its name and `=`. `column`: the column of the
+    counters that holds its values; empty for a word that is not counted. `is_named`: a name follows, as in
+    `header.<name>`.
     """
 
     name: str

@@ -45,8 +45,8 @@ class Meaning:
 
     `live`: over `message m`. `index`: over `archived_message r`. `files`: in Spark's SQL over `m`, an archived
     message; it may return None for some values. `are_files_near`: the files find less than live messages do. `ids`:
-    the values of the column by which counters count. `groups`: the ids of the failure groups, as people see
-    them, that a field about groups names; it means nothing else.
+    turns the values of a term into those of the counters' column. `groups`: turns them into ids of failure groups; a
+    field that has it needs nothing else.
     """
 
     live: Callable[[Term, Principal], Sql | Branches] | None = None

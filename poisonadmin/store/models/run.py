@@ -15,10 +15,10 @@ class LongRun(models.Model):
     `params`: the request. `secrets`: what its work needs besides and nobody is shown, until the work has taken it.
     `position`: where the next turn goes on; null: the worker that began the run is the only one that can carry it out.
     `result`: what is known so far. `account`, `patterns`: who requested it, and the address patterns that limited the
-    account. `tries`: turns that have begun since the run last got on. `turn_at`: when the last turn began, which only
-    that turn knows: it writes nothing once another one has begun. `resumes_at`: the run waits until then, after an
-    error. `former_id`: its id in paths and in the audit log, where it is not `id`: of runs that had a table of their
-    own before.
+    account. `tries`: turns that have begun since the run last got on. `turn_at`: when the latest turn began. A turn
+    writes only while this is its own time, so that a former turn changes nothing. `resumes_at`: the run waits until
+    then, after an error. `former_id`: its id in paths and in the audit log, where it is not `id`: of runs that had a
+    table of their own before.
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -46,9 +46,11 @@ class Section(StrEnum):
 
 @dataclass(frozen=True)
 class SidebarEntry:
-    """An entry: its section and its place there, its name, its icon of Tabler and the letter that follows `g`.
+    """An entry: its section and its place there, its name, its icon of Tabler, and a letter
+    that no other entry has: `g` and then the letter lead to it.
 
-    `also`: what else belongs to the entry, by the first word of its routes. Route and permission are those of the page.
+    The entry is lit on pages whose route's name begins with the same word as its own. `also`: other such words. Route
+    and permission are those of the page.
     """
 
     section: Section
