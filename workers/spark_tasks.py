@@ -113,10 +113,9 @@ def works_of(spark: SparkSession) -> tuple[RunWork, ...]:
 
 
 def _runs(worker: SparkWorker) -> None:
-    reports.give_up_ended()
     due = due_kinds()
     works = [one for one in works_of(worker.spark) if one.kind.name in due] if due else []
-    do_each(*(partial(_unless_it_stops, partial(_carry_out, one), worker) for one in works))
+    do_each(reports.give_up_ended, *(partial(_unless_it_stops, partial(_carry_out, one), worker) for one in works))
 
 
 def _carry_out(work: RunWork, worker: SparkWorker) -> None:

@@ -219,4 +219,4 @@ def get_broker_check(check_id: int, *, principal: Principal) -> BrokerCheckRow:
 
 
 def _is_overdue(run: StoredRun) -> bool:
-    return run.state == RunState.QUEUED and run.created_at + PATIENCE < database_time()
+    return run.ended_at is None and (run.started_at or run.created_at) + PATIENCE < database_time()

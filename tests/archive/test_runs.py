@@ -218,6 +218,34 @@ def test_a_run_that_is_cancelled_drops_what_is_written_and_not_archived(
         cancel_archive_run(made.id, principal=SYSTEM)
 
 
+def test_a_run_that_is_cancelled_leaves_no_file_that_a_killed_worker_did_not_note(
+    spark: SparkSession,
+    place: str,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    ids = put(4)
+    fail(ids[:2])
+    archive(spark)
+    request_daily_run()
+    archive(spark)
+    kept = sorted(Path(place).rglob("*.parquet"))
+    fail(ids[2:])
+    made = request_archive_run(principal=SYSTEM)
+    with monkeypatch.context() as patched:
+        patched.setattr(runs, "_note", killed)
+        with pytest.raises(KeyboardInterrupt):
+            archive(spark)
+    assert len(sorted(Path(place).rglob("*.parquet"))) > len(kept)
+    cancel_archive_run(made.id, principal=SYSTEM)
+    archive(spark)
+    assert get_run(made.id, principal=SYSTEM).state == "cancelled"
+    assert sorted(Path(place).rglob("*.parquet")) == kept
+    assert fetch_values("SELECT id FROM message ORDER BY id") == ids[2:]
+
+
 def test_the_archive_runs_once_a_day_by_itself() -> None:
     request_daily_run()
     request_daily_run()

@@ -151,6 +151,30 @@ def test_a_run_whose_worker_is_lost_is_queued_again_and_what_a_worker_began_itse
     assert (stored(run_id).state, stored(run_id).result) == ("succeeded", {"n": 2})
 
 
+class HoldsNothing:
+    """The heartbeat of a worker whose session for locks is gone."""
+
+    def hold(self, run_id: int) -> None:
+        pass
+
+    def release(self, run_id: int) -> None:
+        pass
+
+
+def test_a_turn_that_says_late_that_it_lives_is_not_taken_for_lost(test_database_url: str) -> None:
+    run_id = requested()
+
+    def late(this: RunTurn) -> None:
+        LongRun.objects.update(heartbeat_at=SILENT)
+        thread, errors = in_thread(recover)
+        thread.join()
+        assert errors == []
+        this.finish({"n": 1})
+
+    turn(late)
+    assert (stored(run_id).state, stored(run_id).tries) == ("succeeded", 1)
+
+
 def test_a_late_turn_changes_nothing_of_a_run_that_was_taken_for_lost() -> None:
     run_id = requested()
 
@@ -160,7 +184,7 @@ def test_a_late_turn_changes_nothing_of_a_run_that_was_taken_for_lost() -> None:
         this.finish({"n": 1})
         raise AssertionError("it went on")
 
-    turn(silent, seconds=0.001)
+    turn(silent, seconds=0.001, heartbeat=HoldsNothing())
     assert (stored(run_id).state, stored(run_id).result) == ("queued", None)
     turn(finish)
     assert stored(run_id).state == "succeeded"

@@ -2,15 +2,19 @@
 
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
 from django.db import connection
+from django.utils import timezone
 
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.runs.commands.engine import RunTurn
+from poisonadmin.runs.queries.jobs import get_job, list_jobs
 from poisonadmin.sources.commands.broker_checks import request_broker_check, request_source_check
 from poisonadmin.sources.commands.setup import SourceBusy, delete_source, save_source
 from poisonadmin.sources.domain.broker_checks import BrokerCheckPurpose, BrokerCheckResult
@@ -68,6 +72,29 @@ def test_a_check_is_made_once_also_when_its_worker_was_killed() -> None:
     assert make_checks(seven) == 0
     assert (seen(check_id).state, seen(check_id).error) == ("failed", "It ended its worker.")
     assert LongRun.objects.get().secrets is None
+
+
+def test_a_check_whose_worker_is_gone_is_not_waited_for() -> None:
+    check_id = asked()
+    LongRun.objects.update(state="running", tries=1, started_at=timezone.now() - timedelta(seconds=50))
+    assert seen(check_id).is_waiting
+    LongRun.objects.update(started_at=timezone.now() - timedelta(seconds=70))
+    assert (seen(check_id).state, seen(check_id).error) == (
+        "failed",
+        "No worker has answered; is an io worker running?",
+    )
+
+
+def test_the_jobs_do_not_show_what_a_broker_said_to_who_checked_it() -> None:
+    def refused(*_: object) -> BrokerCheckResult:
+        raise PoisonAdminError("rabbit.example.org refused the user drain")
+
+    check_id = asked()
+    make_checks(refused)
+    assert seen(check_id).error == "rabbit.example.org refused the user drain"
+    [job] = list_jobs(principal=SYSTEM).results
+    assert (job.kind, job.state, job.error) == ("broker_check", "failed", None)
+    assert get_job(job.id, principal=SYSTEM).error is None
 
 
 def test_a_question_and_its_login_are_kept_a_quarter_of_an_hour() -> None:

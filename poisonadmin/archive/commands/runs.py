@@ -88,6 +88,7 @@ class _ArchiveTurn:
         for piece in self._pieces(PieceState.WRITTEN):
             self._forget_files(piece)
         rewriting.remove_former(self._store)
+        self._sweep()
         self._end_pieces()
 
     def _done(self) -> int:

@@ -129,17 +129,18 @@ class SavedReportRow(SavedReportSettings, Versioned):
     updated_at: datetime
 
 
-_LAST = """
-SELECT (params ->> 'saved_id')::bigint AS saved_id, max(coalesce(former_id, id)) AS id FROM run
-WHERE kind = 'report' AND position IS NOT NULL GROUP BY 1
-"""
+_LAST = Sql(
+    """SELECT (params ->> 'saved_id')::bigint AS saved_id, max(coalesce(former_id, id)) AS id FROM run
+    WHERE kind = 'report' AND {kept} GROUP BY 1""",
+    kept=KEPT,
+)
 _SAVED = partial(
     Sql,
     """SELECT s.id, {settings}, s.owner, s.asked, s.next_at, s.last_error, last.id AS last_report_id, s.version,
         s.updated_at
     FROM saved_report s LEFT JOIN ({last}) AS last ON last.saved_id = s.id WHERE {seen}""",
     settings=columns(SavedReportSettings, "s"),
-    last=raw(_LAST),
+    last=_LAST,
 )
 # By which session or token a user saved it makes no difference to who sees every address.
 _SAVED_BY_USER = partial(

@@ -228,13 +228,16 @@ def _take(kind: RunKind, worker: str) -> StoredRun | None:
 
 def _kept_alive(turn: RunTurn, work: RunWork, heartbeat: RunHeartbeat | None) -> bool:
     run_id = turn.run.run_id
-    if heartbeat:
-        heartbeat.hold(run_id)
+    if heartbeat is None:
+        # By the lock others see that the run's worker is there, however late it says so.
+        with alone(Lock.RUN, lock_key(run_id)):
+            return _have_turn(turn, work)
+    heartbeat.hold(run_id)
     try:
         return _have_turn(turn, work)
     finally:
         # Between two turns a run is as alive as in one.
-        if heartbeat and not is_open(run_id):
+        if not is_open(run_id):
             heartbeat.release(run_id)
 
 

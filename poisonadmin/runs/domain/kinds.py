@@ -42,6 +42,8 @@ class KindName(StrEnum):
 
 # Their results may quote messages: an erasure ends them.
 QUOTING = (KindName.COMPARE, KindName.SEARCH, KindName.REPORT)
+# Their errors repeat what only the person who requested the run may read; the jobs do not show them.
+PRIVATE_ERRORS = (KindName.BROKER_CHECK,)
 
 
 @dataclass(frozen=True)

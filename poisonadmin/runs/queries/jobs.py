@@ -11,7 +11,7 @@ from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Page, fetch_page, window
 from poisonadmin.core.queries.rows import bounded, fetch_one, known
 from poisonadmin.core.queries.sql import Sql, all_given, all_of, name, names
-from poisonadmin.runs.domain.kinds import KindName, RunState
+from poisonadmin.runs.domain.kinds import PRIVATE_ERRORS, KindName, RunState
 from poisonadmin.runs.queries.runs import RunFields
 
 
@@ -49,8 +49,10 @@ _SHOWN = partial(
 )
 _SELECT = partial(
     Sql,
-    "SELECT {columns}, {params}, {result} FROM run WHERE {which}",
-    columns=names(one.name for one in fields(JobRow) if one.name not in ("params", "result")),
+    """SELECT {columns}, {params}, {result}, CASE WHEN kind = ANY({private}) THEN NULL ELSE error END AS error
+    FROM run WHERE {which}""",
+    columns=names(one.name for one in fields(JobRow) if one.name not in ("params", "result", "error")),
+    private=[str(kind) for kind in PRIVATE_ERRORS],
     params=_SHOWN(values=name("params")),
     result=_SHOWN(values=name("result")),
 )
