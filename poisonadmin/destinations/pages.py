@@ -22,8 +22,6 @@ from poisonadmin.destinations.commands import (
     set_destination_enabled,
 )
 from poisonadmin.destinations.domain import handler_config, http_config
-from poisonadmin.destinations.domain import handler_config as handler
-from poisonadmin.destinations.domain import http_config as http
 from poisonadmin.destinations.domain.destination import DestinationSettings
 from poisonadmin.destinations.domain.http_config import CONNECTION_LOST, InvalidDestination, may_keep_secrets
 from poisonadmin.destinations.queries import DestinationRow, addresses_of, get_destination, list_destinations
@@ -175,8 +173,8 @@ class BrokerDestinationForm(BrokerForm, OwnedForm):
 
 DestinationForm = HttpForm | HandlerForm | BrokerDestinationForm
 _DEFAULTS: dict[str, Any] = {
-    DestinationKind.HTTP: http.DEFAULTS,
-    DestinationKind.HANDLER: handler.DEFAULTS,
+    DestinationKind.HTTP: http_config.DEFAULTS,
+    DestinationKind.HANDLER: handler_config.DEFAULTS,
     **DESTINATION_DEFAULTS,
 }
 

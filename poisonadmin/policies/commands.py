@@ -126,7 +126,7 @@ def save_policy(
             },
         )
         route_addresses(cursor, actor=principal.name)
-        # `policy_history` in queries/policies.py reads a policy's versions out of these entries.
+        # `policy_history` in policies/queries.py reads a policy's versions out of these entries.
         details = {"preset": preset, "settings": row.settings, "destination": destination, "version": row.version}
         audit.record(principal.name, "policy.saved", "policy", match, details=details)
     row.refresh_from_db()

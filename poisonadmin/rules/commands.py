@@ -216,7 +216,7 @@ DRY_RUN = RunKind(
     audited_as="rule.dry_run_{}",
     audited_object="rule",
     first_phase="trying the rule on stored messages",
-    cancelled_by=Permission.CONFIGURE,
+    cancelled_by=None,
 )
 
 

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from poisonadmin.core.domain.access import Permission, Role
 from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, FoundMessage, FoundQueue
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.intake import Source
 from poisonadmin.store.models.run import LongRun
-from tests.fixtures.api import Caller
+from poisonadmin.system.commands.accounts import create_token
+from tests.fixtures.api import Caller, make_user
 from tests.sources.checks import make_checks
 from workers.brokers.contract import BrokerError
 
@@ -197,8 +199,10 @@ def test_a_check_that_nobody_answers_is_given_up(admin: Caller) -> None:
 
 
 def test_only_so_many_checks_wait(admin: Caller) -> None:
-    statuses = [admin.post("sources/test/", replacement()).status_code for _ in range(21)]
-    assert statuses == [202] * 20 + [429]
+    another = Caller(create_token(make_user("kim", Role.ADMIN, []), "test", scopes=list(Permission), by="test").text)
+    answers = [one.post("sources/test/", replacement()) for one in [*[admin, another] * 10, admin]]
+    assert [one.status_code for one in answers] == [202] * 20 + [429]
+    assert answers[-1].json()["detail"] == "There are 20 runs (broker check) that have not ended. Wait for one."
 
 
 def test_a_directory_is_not_looked_at_as_a_broker(one_of_each: dict[str, Any], admin: Caller) -> None:

@@ -18,7 +18,7 @@ from poisonadmin.archive.commands.payloads import forget_patches
 from poisonadmin.archive.commands.rewriting import FileStore, rewritten_without
 from poisonadmin.archive.domain.pieces import APPEND_ONLY, TABLES
 from poisonadmin.core.commands import audit, locks
-from poisonadmin.core.domain.access import SYSTEM, Permission, Principal
+from poisonadmin.core.domain.access import SYSTEM, Principal
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.core.queries.sql import Sql, all_of, name, named_sql
@@ -43,7 +43,7 @@ ERASURE = RunKind(
     audited_as="erasure.{}",
     audited_object="erasure",
     first_phase="erasing",
-    cancelled_by=Permission.CONFIGURE,
+    cancelled_by=None,
     max_tries=None,
     resumes_after=timedelta(minutes=1),
     alone_with="archive",

@@ -14,7 +14,7 @@ from poisonadmin.runs.queries.runs import StoredRun, latest_run
 from poisonadmin.store.models.message import Message
 
 # `params`: `as_of`, the time at which what is kept too long is archived; `is_dry_run`; `cut_off`, the last message that
-# is looked at; `cutoffs` (queries/cutoffs.py). `position`: `planned`, the last message of a piece that is planned, or
+# is looked at; `cutoffs` (archive/queries.py). `position`: `planned`, the last message of a piece that is planned, or
 # that a dry run has counted; `live_payloads` and `archived_payloads`, the last message whose payload is removed.
 # `result`: `messages` and `payloads` (ArchiveRunResult). A piece's rows are in the database until it is archived, and
 # in its files from then on: never in both, never in neither. What is noted of a failure in the database does not hold

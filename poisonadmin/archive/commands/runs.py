@@ -2,7 +2,7 @@
 
 A piece is planned, written to files by a task, read back, and pruned (pruning.py). A run goes on after any crash: what
 was not noted is written again under another name, and the files that nobody noted are removed at the end.
-A dry run counts what a run would archive, and whose payloads it would remove; it changes nothing.
+A dry run counts what a run would archive, and whose payloads it would remove; it moves and removes none of it.
 """
 
 import json

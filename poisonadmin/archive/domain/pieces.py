@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 
-# `cutoffs` is JSON: [{address_id, delivered, failed, …}, …] (queries/cutoffs.py). `after`, `until`: of the piece.
+# `cutoffs` is JSON: [{address_id, delivered, failed, …}, …] (archive/queries.py). `after`, `until`: of the piece.
 CHOSEN = """
 FROM message AS m JOIN address AS a ON a.id = m.address_id
      JOIN jsonb_to_recordset(%(cutoffs)s::jsonb) AS kept (address_id bigint, delivered timestamptz, failed timestamptz)

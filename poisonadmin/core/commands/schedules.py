@@ -59,7 +59,7 @@ def run_each_due(
     """Run what is due by its `schedule` and `next_at`, each in a transaction of its own; return the results.
 
     One in trouble does not keep the others from their turn: `failed` writes down its error, and the next run is due by
-    the schedule. `only`: what must hold of a row. Errors: the last one that is none of ours.
+    the schedule. `only`: what must hold of a row. Errors: the last one that `run` raised.
     """
     rows = table._default_manager  # noqa: SLF001  (Django documents the name)
 

@@ -15,7 +15,7 @@ from django.db.models import Max
 
 from poisonadmin.archive.domain.pieces import PieceState
 from poisonadmin.core.commands import locks
-from poisonadmin.core.domain.access import SYSTEM, Permission
+from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.groups.commands.regroup_groups import NOTHING_READ, decide_on_groups
@@ -43,7 +43,7 @@ REGROUPING = RunKind(
     audited_as="regrouping.{}",
     audited_object="regrouping",
     first_phase="reading failures",
-    cancelled_by=Permission.CONFIGURE,
+    cancelled_by=None,
     max_tries=None,
     resumes_after=timedelta(minutes=1),
     alone_with="archive",

@@ -10,7 +10,7 @@ from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands import audit, locks
-from poisonadmin.core.domain.access import Principal
+from poisonadmin.core.domain.access import NotAllowed, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.core.queries.rows import fetch_one, fetch_rows
@@ -88,8 +88,8 @@ def request_run(
     """Request a run. `reuse`: an open run with these parameters is returned instead, where there is one.
 
     `secrets`: for the work alone (`RunTurn.take_secrets`), beside `params` and never shown.
-    `account`: by default the person. `is_audited`: it is in the audit log. `audited`: `details`, `note`, `object_id` of
-    the entry there. Errors: `TooManyRuns`.
+    `account`: by default the person; "" counts the runs of all accounts together. `is_audited`: it is in the audit log.
+    `audited`: `details`, `note`, `object_id` of the entry there. Errors: `TooManyRuns`.
     """
     account = principal.person if account is None else account
     with transaction.atomic(), connection.cursor() as cursor:
@@ -124,9 +124,9 @@ def _require_room(kind: RunKind, account: str, principal: Principal) -> None:
         return
     [(running, kept)] = fetch_rows(_COUNTS, [str(kind.name), account])
     if kind.max_open is not None and running >= kind.max_open:
-        raise TooManyRuns(
-            f"{principal.name} has {running} runs ({kind.noun}) that have not ended. Wait for one, or cancel it."
-        )
+        there = f"{principal.name} has" if account else "There are"
+        way_out = "Wait for one." if kind.cancelled_by is None else "Wait for one, or cancel it."
+        raise TooManyRuns(f"{there} {running} runs ({kind.noun}) that have not ended. {way_out}")
     if kind.max_kept is not None and kept >= kind.max_kept:
         raise TooManyRuns(f"{principal.name} has made {kept} runs ({kind.noun}); each is removed after a time.")
 
@@ -139,6 +139,8 @@ def cancel_run(kind: RunKind, run_id: int, *, principal: Principal, **audited: A
     run = find_run(kind.name, run_id)
     if run is None:
         raise NotFound(f"There is no {kind.noun} {run_id}.")
+    if kind.cancelled_by is None:
+        raise NotAllowed(f"Nobody cancels runs of this kind ({kind.noun}).")
     if not run.is_of(principal):
         principal.require(kind.cancelled_by)
     values: dict[str, Any] = {"run": run.run_id, "kept": kind.kept}

@@ -51,7 +51,8 @@ class RunKind:
     """A kind of requested run.
 
     `noun` names one to people. `audited_as` and `audited_object`: the action (`comparison.{}`, of "requested" and
-    "cancelled") and the type of object in the audit log. `cancelled_by`: the permission to cancel others' runs.
+    "cancelled") and the type of object in the audit log. `cancelled_by`: the permission to cancel others' runs;
+    None: nobody cancels a run.
     `max_open`: queued and running runs of one account; `max_kept`: all of its runs that are kept. `max_tries`: how many
     workers in a row may be lost in a turn before the run fails. `kept`: how long a run stays after its end; None: for
     ever. `waits`: a run that no worker has begun by then is removed. `is_personal`: a request reuses no run of another
@@ -67,7 +68,7 @@ class RunKind:
     audited_as: str
     audited_object: str
     first_phase: str
-    cancelled_by: Permission
+    cancelled_by: Permission | None
     max_open: int | None = None
     max_kept: int | None = None
     max_tries: int | None = 3

@@ -42,7 +42,7 @@ BROKER_CHECK = RunKind(
     audited_as="broker.check_{}",
     audited_object="source",
     first_phase="checking the broker",
-    cancelled_by=Permission.CONFIGURE,
+    cancelled_by=None,
     max_open=20,
     max_tries=1,
     kept=timedelta(minutes=15),
@@ -112,6 +112,7 @@ def _request(
         {"purpose": str(purpose), "kind": kind, "config": config, "source_id": source_id},
         principal=principal,
         secrets=login,
+        account="",
         object_id=str(source_id or ""),
         details={"for": purpose, "config": config},
     )

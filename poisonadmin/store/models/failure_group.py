@@ -65,7 +65,7 @@ class GroupProposal(models.Model):
     """Merge the group `group_id` into `into_id`, as people see them, for two of their failures are alike.
 
     `into_member`, `group_member`: the groups of these failures' own fingerprints; `into_message`, `group_message`:
-    whose failures they are; `into_failure`, `group_failure`: what was compared (groups/alike/domain/compared.py), and
+    whose failures they are; `into_failure`, `group_failure`: what was compared (groups/alike/queries.py), and
     `text` what they share. `place`: proposals of one place have one `into_id`. `digest`: of the fingerprints of both.
     """
 
