@@ -131,7 +131,7 @@ def list_sources(*, principal: Principal, cursor: str | None = None, limit: int 
     page = window(cursor, limit, _SOURCES)
     if not principal.sees_everything:
         return Page([], None, None)
-    return fetch_page(SourceRow, raw(f"{_SELECT} WHERE TRUE"), page)
+    return fetch_page(SourceRow, Sql("{rows} WHERE TRUE", rows=raw(_SELECT)), page)
 
 
 def get_source(source_id: int, *, principal: Principal) -> SourceRow:

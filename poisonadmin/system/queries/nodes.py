@@ -7,14 +7,14 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, count_rows, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_one, fetch_rows, known
-from poisonadmin.core.queries.sql import Sql, all_of, raw
+from poisonadmin.core.queries.sql import Sql, all_of
 from poisonadmin.delivery.domain.lease import SILENT_SECONDS_AFTER_RESTART
 from poisonadmin.messages.domain.outcomes import Outcome
 from poisonadmin.messages.queries.crashes import CRASHED, CrashRow, crashes_on
 from poisonadmin.messages.queries.message_rows import COLUMNS, JOINS, MessageRow
 
 _KEY = Key(("n.id",), (int,))
-SILENT = raw(f"interval '{SILENT_SECONDS_AFTER_RESTART} s'")
+SILENT = Sql("{seconds} * interval '1 s'", seconds=SILENT_SECONDS_AFTER_RESTART)
 ALIVE = Sql("(n.ended_at IS NULL AND n.heartbeat_at > now() - {silent})", silent=SILENT)
 LOST = Sql(
     """(n."end" = 'lost' OR (n.ended_at IS NULL AND n.heartbeat_at <= now() - {silent}))""",
