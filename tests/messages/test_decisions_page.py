@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.store.models.access import Audit
@@ -94,7 +95,15 @@ def test_a_waiting_message_is_made_due_postponed_or_quarantined(
     assert message.state == after
     if action == "postpone":
         assert message.due_at is not None
-        assert 3500 < (message.due_at - message.state_at).total_seconds() <= 3700 or message.due_at > message.state_at
+        assert 3500 < (message.due_at - timezone.now()).total_seconds() <= 3600
+
+
+@pytest.mark.parametrize("seconds", ["-1", "316224001", "999999999999999999", "soon"])
+def test_a_time_that_nobody_may_wait_is_refused(operator_browser: Client, seconds: str) -> None:
+    message = waiting()
+    answer = carry_out(operator_browser, "postpone", message.id, origin="message", delay_seconds=seconds)
+    assert answer.status_code == 400
+    assert Message.objects.get(id=message.id).due_at == message.due_at
 
 
 def test_a_message_that_was_moved_is_returned_to_its_original_address(operator_browser: Client) -> None:

@@ -9,9 +9,9 @@ from poisonadmin.core.domain import strict_json
 from poisonadmin.core.domain.access import OutOfScope
 from poisonadmin.core.domain.addresses import MAX_ADDRESS_CHARS, validate_address
 from poisonadmin.core.domain.errors import InvalidField
-from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.decisions.operations.domain.actions import Action
 from poisonadmin.decisions.operations.domain.params import MAX_REASON_CHARS
+from poisonadmin.policies.domain.settings import MAX_DELAY_MS
 from poisonadmin.web.pages.forms import PageForm, TextField, drawn, texts_by_comma, texts_by_line, whole_number
 
 # The fields that ask for a parameter. A whole payload is edited on the page of its message.
@@ -80,7 +80,7 @@ class ParamsForm(PageForm):
     owner = forms.ChoiceField(**drawn("Owner", choices=[]))
     tags_add = texts_by_comma("Add tags", note="Words, separated by commas.")
     tags_remove = texts_by_comma("Remove tags", note="As they are written, separated by commas.")
-    delay_seconds = whole_number("Postpone by", limits=(0, MAX_ID), choices=[])
+    delay_seconds = whole_number("Postpone by", limits=(0, MAX_DELAY_MS // 1000), choices=[])
 
     def __init__(self, data: Any, action: Action, accounts: Callable[[], Iterable[str]]) -> None:
         super().__init__(data)
