@@ -15,7 +15,9 @@ from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.rows import Versioned, fetch, fetch_by_id, fetch_rows, fetch_values
 from poisonadmin.core.queries.scope import destinations_seen
 from poisonadmin.core.queries.sql import Sql
-from poisonadmin.policies.domain.resolution import PolicyIndex, PolicySpec, Resolved, resolve
+from poisonadmin.policies.domain.circles import goes_round
+from poisonadmin.policies.domain.policy import BUILT_IN_PATTERN
+from poisonadmin.policies.domain.resolution import PolicyIndex, PolicySpec, Resolved
 from poisonadmin.policies.domain.retry_decision import PlainTry, on_failure
 from poisonadmin.policies.domain.retry_limits import Breaker, attempts_in_all, breakers
 from poisonadmin.policies.domain.retry_series import series
@@ -126,7 +128,11 @@ def find_policy(match: str) -> PolicyView | None:
 
 def _with_warnings(rows: list[PolicyView]) -> list[PolicyView]:
     policies = policy_index()
-    return [replace(row, warnings=warnings(policies.resolve_pattern(row.match).policy)) for row in rows]
+    return [replace(row, warnings=_warnings(policies, row.match)) for row in rows]
+
+
+def _warnings(policies: PolicyIndex, pattern: str) -> tuple[str, ...]:
+    return warnings(policies.resolve_pattern(pattern).policy, back_from=goes_round(policies, pattern))
 
 
 def resolve_address(address: str, *, principal: Principal) -> Resolved:
@@ -162,12 +168,12 @@ def preview(
     built in. Raise UnknownPreset, UnknownSetting, InvalidSetting, InvalidAddress, NotAllowed (a pattern out of scope).
     """
     principal.require(Permission.READ)
-    if match is None:
-        resolved = resolve([PolicySpec("#", preset, settings)], "preview")
-    else:
-        if not principal.covers(validate_pattern(match)):
-            raise NotAllowed(f"The pattern {match} reaches beyond the addresses that {principal.name} is limited to.")
-        resolved = policy_index_with(PolicySpec(match, preset, settings)).resolve_pattern(match)
+    pattern = BUILT_IN_PATTERN if match is None else match
+    if match is not None and not principal.covers(validate_pattern(match)):
+        raise NotAllowed(f"The pattern {match} reaches beyond the addresses that {principal.name} is limited to.")
+    spec = PolicySpec(pattern, preset, settings)
+    policies = PolicyIndex([spec]) if match is None else policy_index_with(spec)
+    resolved = policies.resolve_pattern(pattern)
     policy = resolved.policy
     steps = list(itertools.islice(series(policy, None if message_id is None else PlainTry(message_id, 1)), failures))
     attempts = attempts_in_all(policy)
@@ -184,7 +190,7 @@ def preview(
         reason=str(end.reason) if end and end.reason else None,
         stops_at=None if policy.listener_max_retries is None else max(policy.listener_max_retries, 1),
         breakers=breakers(policy, failure_count=0, rollbacks_in_row=0, conversation_failures=0),
-        warnings=warnings(policy),
+        warnings=_warnings(policies, pattern),
         in_force=resolved,
     )
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -12,6 +12,8 @@ from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.rows import Versioned, columns, fetch, fetch_by_id, fetch_rows
 from poisonadmin.core.queries.sql import Sql, all_given
+from poisonadmin.policies.domain.circles import dead_letter_way
+from poisonadmin.policies.queries import policy_index
 from poisonadmin.rules.domain.content_rules import ContentRule, ContentRules, compile_content_rule
 from poisonadmin.rules.domain.failure_rules import FailureRule, compile_failure_rule
 from poisonadmin.rules.domain.json_schema import compile_schema
@@ -43,6 +45,7 @@ class RuleRow(RuleFields, Versioned):
 
     `is_in_force`: it is enabled and has not ended. `is_dry_run`: a dry run has looked at this version. `hits` counts
     what it has decided since its conditions or its action were last changed. `fault`: why it switched itself off.
+    `warnings`: what looks wrong with it (R15).
     """
 
     id: int
@@ -58,6 +61,7 @@ class RuleRow(RuleFields, Versioned):
     version: int
     updated_by: str
     updated_at: datetime
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,20 @@ def list_rules(*, principal: Principal, stage: str | None = None) -> list[RuleRo
         which=all_given({"r.stage = {value}": str(Stage(stage)) if stage else None}),
     )
     rows = fetch(RuleRow, found)
-    return [row for row in rows if covers_rule(principal, row.match)]
+    return _with_warnings([row for row in rows if covers_rule(principal, row.match)])
+
+
+def _with_warnings(rows: list[RuleRow]) -> list[RuleRow]:
+    policies = policy_index()
+
+    def goes_round(row: RuleRow) -> bool:
+        """Return whether what the rule redirects may come back to an address of the rule."""
+        rule = RuleDefinition(row.id, row.name, row.version, row.match, row.action)
+        target = row.action.get("address")
+        return target is not None and any(rule.covers(one) for one in dead_letter_way(policies, target))
+
+    why = "What it redirects may fail, and be moved back to where the rule holds: it is then `dead_letter_loop`."
+    return [replace(row, warnings=(why,)) if goes_round(row) else row for row in rows]
 
 
 def get_rule(rule_id: int, *, principal: Principal) -> RuleRow:
@@ -116,7 +133,7 @@ def get_rule(rule_id: int, *, principal: Principal) -> RuleRow:
     found = fetch_by_id(RuleRow, f"{_SELECT} WHERE r.id = %s", rule_id)
     if found is None or not covers_rule(principal, found.match):
         raise NotFound(f"There is no rule {rule_id}.")
-    return found
+    return _with_warnings([found])[0]
 
 
 def latest_dry_run(rule_id: int, *, principal: Principal) -> DryRunRow:

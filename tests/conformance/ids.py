@@ -91,6 +91,7 @@ IDS: dict[str, str] = {
     "ART-j": "Limit 3 and a dead-letter address: three roll-backs move a message there.",
     "ART-k": "Of two address-settings that match, the more specific one adds its settings only.",
     "ART-l": "A delivery from a dead-letter address carries the origin's headers.",
+    "ART-m": "Two dead-letter addresses that name each other: three deliveries at most, then NDLV.",
     "AMPS-3": 'An entry of the poison list has a reason: the exception\'s text, or "Fatal error."',
     "AMPS-5": "No message is handled before the list is complete.",
     "AMPS-6": "The consumer that fails waits for its own report to come back over the list.",
@@ -140,6 +141,7 @@ IDS: dict[str, str] = {
     "R11": "What nothing ends is redelivered ten times without a wait within ten seconds, then once a second.",
     "R12": "An HTTP consumer answers what a handler can, and learns how often and from where.",
     "R13": "An ordered message that is moved lets its successors go; one that is parked holds them.",
+    "R15": "A message is not moved in a circle: it is parked where it is, and policies and rules warn.",
 }
 
 

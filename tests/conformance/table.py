@@ -22,7 +22,7 @@ The tables list them, with the tests of each and the results of these tests.
 
 - An id with a number is a statement.
 - An id with a letter is a test vector.
-- R1 to R13 are our own rules, where the systems leave room or contradict each other.
+- R1 to R19 are our own rules, where the systems leave room or contradict each other.
 
 The test suite fails when an id has no test.
 

@@ -56,3 +56,20 @@ def test_art_18_each_value_in_force_says_which_pattern_it_comes_from(
     origins = {name: origin["pattern"] for name, origin in shown["origins"].items()}
     assert (origins["max_delivery_attempts"], origins["redelivery_delay"]) == ("art-h.vip", "art-h.#")
     assert shown["policy"]["max_delivery_attempts"] == -1
+
+
+@pytest.mark.conformance("ART-m", "R15", by="HTTP status")
+def test_art_m_dead_letter_addresses_that_name_each_other_deliver_three_times_at_most(
+    redelivery: LocalRedelivery, create_http_destination: CreateHttpDestination
+) -> None:
+    once = {"preset": "artemis", "redelivery_delay": 0, "max_delivery_attempts": 1}
+    there = create_http_destination("art-m-b", lambda _: Answer(503), dead_letter_address="art-m-a.orders", **once)
+    here = create_http_destination("art-m-a", lambda _: Answer(503), dead_letter_address=there.address, **once)
+    message = here.send()
+    here.until(message, "NDLV")
+    ((child,),) = redelivery.rows("SELECT id FROM envelope WHERE parent_id = %s", [message])
+    parked = there.until(child, "NDLV")
+    assert (parked["reason"], parked["address"]) == ("dead_letter_loop", there.address)
+    assert "art-m-a.orders > art-m-b.orders > art-m-a.orders" in there.history(child)[-1]["note"]
+    assert (len(here.consumer.arrivals), len(there.consumer.arrivals)) == (1, 1)
+    assert redelivery.rows("SELECT id FROM envelope WHERE parent_id = %s", [child]) == []

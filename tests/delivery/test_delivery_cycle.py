@@ -150,7 +150,7 @@ def test_the_moves_of_a_child_go_on_from_its_parents(db: None) -> None:
         end_nodes(taken)
         settle()
     assert seconds_until_due() is None
-    assert Message.objects.filter(state="NDLV", reason="rule").count() == 1
+    assert Message.objects.filter(state="NDLV", reason="dead_letter_loop").count() == 1
 
 
 def test_a_stale_outcome_changes_nothing(destination: str) -> None:

@@ -116,6 +116,7 @@ def test_a_new_message_is_refused_an_event_of_stored_ones() -> None:
 def test_the_reasons_of_a_failure_are_those_of_the_policies_and_rules() -> None:
     assert [str(reason) for reason in states.reasons(Event.FAILED)] == [
         "attempts_exhausted",
+        "dead_letter_loop",
         "listed",
         "discarded_by_policy",
         "conversation_ended",

@@ -173,6 +173,35 @@ def test_a_preview_inherits_at_a_pattern(admin: Caller) -> None:
     assert admin.post("policies/preview/", body).json()["delays_ms"] == [70, 210]
 
 
+@pytest.mark.conformance("R15")
+@pytest.mark.parametrize(
+    "back",
+    [
+        {"preset": "artemis", "settings": {"dead_letter_address": "orders.eu"}},
+        {
+            "preset": "websphere",
+            "settings": {"exception_destination": "specify", "exception_destination_address": "orders.eu"},
+        },
+        {
+            "preset": "websphere_mq",
+            "settings": {"listener_max_retries": 9, "backout_threshold": 3, "backout_requeue_queue": "orders.eu"},
+        },
+    ],
+)
+def test_policies_warn_of_dead_letters_that_come_back(admin: Caller, back: dict[str, Any]) -> None:
+    admin.post("destinations/", http())
+    body = {"match": "orders.#", "preset": "artemis", "settings": {"dead_letter_address": "late"}, "destination": "hooks"}
+    assert admin.post("policies/", body).json()["warnings"] == []
+    returns = {"match": "late", "destination": "hooks"} | back
+    is_back = "is moved to orders.eu, and from there back to where it was"
+    previewed = {"match": "late", "failures": 1} | back
+    assert is_back in admin.post("policies/preview/", previewed).json()["warnings"][0]
+    assert any(is_back in one for one in admin.post("policies/", returns).json()["warnings"])
+    there, here = admin.get("policies/").json()["results"]
+    assert (there["match"], here["match"]) == ("late", "orders.#")
+    assert "is moved to late, and from there back" in here["warnings"][0]
+
+
 def test_a_policy_tells_of_its_versions_and_warns(admin: Caller) -> None:
     body = {"match": "orders.#", "settings": {"listener_max_retries": 2, "backout_threshold": 2}}
     made = admin.post("policies/", body).json()

@@ -62,6 +62,20 @@ def test_a_rule_is_written_tried_and_switched_on(admin: Caller) -> None:
     ]
 
 
+@pytest.mark.conformance("R15")
+def test_a_rule_warns_of_what_comes_back_to_it(admin: Caller) -> None:
+    admin.post("destinations/", {"name": "hooks", "kind": "http", "config": {"url": "https://hooks.example.org/in"}})
+    for match, dead in (("odd", "orders.odd"), ("orders.#", "dead")):
+        settings = {"dead_letter_address": dead}
+        admin.post("policies/", {"match": match, "preset": "artemis", "settings": settings, "destination": "hooks"})
+    does = {"action": {"do": "redirect", "address": "odd"}, "stage": "after"}
+    back = body(admin.post("rules/", does | {"name": "back", "match": {"address": "orders.#"}}))
+    ends = body(admin.post("rules/", does | {"name": "ends", "match": {"address": "returns.#"}}))
+    assert ["dead_letter_loop" in one for one in back["warnings"]] == [True]
+    assert ends["warnings"] == []
+    assert body(admin.get("rules/"))["results"] == [back, ends]
+
+
 @pytest.mark.django_db
 def test_a_rule_on_payloads_is_for_who_may_read_them() -> None:
     made = make_user("made", Role.ADMIN, [])

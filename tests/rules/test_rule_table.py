@@ -177,12 +177,8 @@ def test_redirections_that_go_round_end_with_an_administrator(url: str) -> None:
     message = order(1)
     rule("there", {"address": "orders.eu"}, {"do": "redirect", "address": "orders.us"})
     rule("back", {"address": "orders.us"}, {"do": "redirect", "address": "orders.eu"})
-    for _ in range(33):
+    for _ in range(2):
         deliver(url)
-    assert last(message) == ("redirected", "NDLV", "rule", "rule back: redirect") or last(message) == (
-        "redirected",
-        "NDLV",
-        "rule",
-        "rule there: redirect",
-    )
-    assert Hop.objects.filter(message_id=message).count() == 32
+    way = "it would be moved in a circle: orders.eu > orders.us > orders.eu"
+    assert last(message) == ("redirected", "NDLV", "dead_letter_loop", way)
+    assert Hop.objects.filter(message_id=message).count() == 1

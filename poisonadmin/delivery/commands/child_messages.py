@@ -9,6 +9,7 @@ import orjson
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.addresses.commands import ensure_addresses
+from poisonadmin.core.queries.sql import named_sql, raw
 from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, enter
 from poisonadmin.messages.domain.states import Event, State
 from poisonadmin.policies.domain.retry_decision import RetryDecision
@@ -21,17 +22,30 @@ SELECT * FROM unnest(%(ids)s::bigint[], %(froms)s::text[], %(tos)s::text[], %(qu
                      %(bys)s::text[])
 """
 
+# Of the moves that a message has made by itself since a person last sent it on.
+_SINCE_DECIDED = raw("""hop.times IS NULL AND hop.at > coalesce((
+        SELECT max(history.at) FROM history
+        WHERE history.message_id = hop.message_id AND from_state = 'NDLV' AND to_state = 'TBDL'), '-infinity')""")
+_LEFT = named_sql(
+    """
+SELECT message_id, array_agg(from_address ORDER BY id) FROM hop WHERE message_id = ANY(%(ids)s) AND {since_decided}
+GROUP BY message_id
+""",
+    since_decided=_SINCE_DECIDED,
+)
+
 # The child carries where it comes from, as Artemis stamps it (ART-11): the queue is the one that it was in,
 # an address without queues being one itself. Its id at the producer is the parent's with ours behind it, since the
-# dead-letter address may get the same message again. Its moves go on from the parent's, so that none goes round for
-# ever.
+# dead-letter address may get the same message again. Its moves go on from the parent's, so that a circle is noticed.
 _CHILDREN = enter(
     Event.ENQUEUED,
     State.TBDL,
     columns={"id": "child_id", "address_id": "target_id", "lane_id": "lane_id", "due_at": "now()"},
     chosen=ChosenRows(
         "parent",
-        before="""parent AS (
+        before=str(
+            named_sql(
+                """parent AS (
     SELECT envelope.*, body.headers, body.payload, body.transport, moved.from_address, moved.code,
            target.id AS target_id, lane.id AS lane_id, nextval(pg_get_serial_sequence('message', 'id')) AS child_id,
            (SELECT hop.queue FROM hop WHERE hop.message_id = moved.id AND hop.to_address = moved.from_address
@@ -59,11 +73,22 @@ _CHILDREN = enter(
 ), moves AS (
     INSERT INTO hop (message_id, from_address, to_address, reason, by)
     SELECT child_id, hop.from_address, hop.to_address, hop.reason, hop.by
-    FROM parent JOIN hop ON hop.message_id = parent.id AND hop.times IS NULL ORDER BY hop.id
+    FROM parent JOIN hop ON hop.message_id = parent.id AND {since_decided} ORDER BY hop.id
 )""",
+                since_decided=_SINCE_DECIDED,
+            )
+        ),
     ),
     parts=_BY_LANE,
 )
+
+
+def addresses_left(cursor: CursorWrapper, message_ids: Sequence[int]) -> dict[int, list[str]]:
+    """Return the addresses that each message was moved away from since a person last decided on it, in their order."""
+    if not message_ids:
+        return {}
+    cursor.execute(str(_LEFT), {"ids": list(message_ids)})
+    return dict(cursor.fetchall())
 
 
 def record_moves(cursor: CursorWrapper, moves: Sequence[tuple[int, str, RetryDecision]]) -> list[tuple[int, datetime]]:

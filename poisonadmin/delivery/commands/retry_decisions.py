@@ -26,8 +26,8 @@ FAILURES = frozenset({Outcome.FAILED, Outcome.CRASHED, Outcome.NODE_LOST, Outcom
 
 
 class Answered(NamedTuple):
-    """A message in DLNG whose attempt is written, locked. `is_alone`: it was tried by itself, `is_hot`: as for `paced`,
-    `hops`: its moves by us, where it was or may be moved. `destination` and `tags` are read where rules ask for them.
+    """A message in DLNG whose attempt is written, locked. `is_alone`: it was tried by itself, `is_hot`: as for `paced`.
+    `destination` and `tags` are read where rules ask for them.
     """
 
     id: int
@@ -49,7 +49,6 @@ class Answered(NamedTuple):
     move_to: str | None
     is_alone: bool
     is_hot: bool
-    hops: int
     cause_class: str | None = None
     status_code: int | None = None
     rule_id: int | None = None
@@ -109,8 +108,6 @@ _EXPRESSIONS = {
     "conversation_id": "envelope.conversation_id",
     "is_alone": "(SELECT is_isolation FROM claim WHERE id = %(claim)s)",
     "is_hot": str(_IS_HOT),
-    "hops": """CASE WHEN %(rules)s OR outcome IN ('moved', 'ruled')
-        THEN (SELECT count(*) FROM hop WHERE hop.message_id = message.id AND times IS NULL) ELSE 0 END""",
     "destination": "CASE WHEN %(rules)s THEN (SELECT name FROM destination WHERE id = attempt.destination_id) END",
     "tags": """CASE WHEN %(rules)s THEN
         coalesce((SELECT tags FROM message_tag WHERE message_id = message.id), '{}') END""",
@@ -160,16 +157,14 @@ def decide_retry(one: Answered, policy: Policy, *, conversation_failures: int | 
         case Outcome.DISCARDED:
             return answer_decision.on_discarded(one.failure_count)
         case Outcome.MOVED:
-            return answer_decision.on_moved(one.move_to or one.address, hops=one.hops)
+            return answer_decision.on_moved(one.move_to or one.address)
         case Outcome.ROLLED_BACK:
             return answer_decision.on_rolled_back(policy, one)
         case Outcome.CONVERSATION_ENDED:
             return answer_decision.on_conversation_ended(one.failure_count, one.conversation_error)
         case Outcome.RULED:
             do = Before(one.rule_action or Before.REJECT)
-            return on_ruled(
-                do, one.move_to, failure_count=one.failure_count, hops=one.hops, why=one.error_message or ""
-            )
+            return on_ruled(do, one.move_to, failure_count=one.failure_count, why=one.error_message or "")
         case Outcome.CRASHED | Outcome.SUSPECTED:
             return on_crash(policy, one, one.crash_count, one.candidate)
         case Outcome.NODE_LOST:
@@ -207,7 +202,7 @@ class FailureRuleDecisions:
             return decision
         self._hits[found.rule.id] += 1
         wait = policy_wait(policy, decision, message_id=one.id, attempt_number=one.attempt_number)
-        return overridden(decision, found, delay_ms=wait, hops=one.hops)
+        return overridden(decision, found, delay_ms=wait)
 
     def count(self, cursor: CursorWrapper) -> None:
         """Add the hits to the rules', and switch off what cannot be asked: a decision does not wait for a broken rule.

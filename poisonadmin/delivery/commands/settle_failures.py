@@ -10,7 +10,7 @@ from django.db.backends.utils import CursorWrapper
 from poisonadmin.addresses.commands import AddressRef, ensure_addresses
 from poisonadmin.delivery.commands import breakers
 from poisonadmin.delivery.commands.breakers import BreakerCounts
-from poisonadmin.delivery.commands.child_messages import ConversationError, enqueue_errors, record_moves
+from poisonadmin.delivery.commands.child_messages import ConversationError, addresses_left, enqueue_errors, record_moves
 from poisonadmin.delivery.commands.retry_decisions import Answered, FailureRuleDecisions, decide_retry, read_answered
 from poisonadmin.groups.commands import failure_groups
 from poisonadmin.messages.commands import schedule
@@ -19,6 +19,7 @@ from poisonadmin.messages.commands.oversize import reject_oversized
 from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, move
 from poisonadmin.messages.domain.states import Event, Reason, State, check
 from poisonadmin.poison_list.commands import list_messages
+from poisonadmin.policies.domain.answer_decision import parked_in_circle
 from poisonadmin.policies.domain.hot_loops import paced
 from poisonadmin.policies.domain.policy import Blame, Policy
 from poisonadmin.policies.domain.retry_decision import RetryDecision
@@ -94,7 +95,9 @@ def settle_failures(cursor: CursorWrapper, claim_id: int, batches: list[int]) ->
     in_force = {one.address: policies.resolve(one.address).policy for one in answered}
     counts = breakers.load(cursor, answered, in_force)
     ruled = FailureRuleDecisions(rules)
-    pairs = [(one, _decide(one, in_force[one.address], counts, ruled)) for one in answered]
+    decided = [(one, _decide(one, in_force[one.address], counts, ruled)) for one in answered]
+    left = addresses_left(cursor, [one.id for one, decision in decided if decision.move_to])
+    pairs = [(one, parked_in_circle(decision, one, left.get(one.id, ()))) for one, decision in decided]
     targets = ensure_addresses(decision.move_to for _, decision in pairs if decision.move_to)
     group_ids = failure_groups.ensure(cursor, [_seen(one) for one, v in pairs if _is_failure(one, v)])
     places = _places(cursor, pairs, targets, in_force)

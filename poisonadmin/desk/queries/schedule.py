@@ -38,8 +38,7 @@ SHOWN_PREDECESSORS = 20
 COUNTED = 1_000
 SECONDS_TO_READ = 2
 _PLACE = """SELECT a.status, a.status_by, a.status_message_id, a.is_ordered, a.rollbacks_in_row,
- d.id IS NOT NULL AS has_destination, d.is_enabled AS is_destination_enabled, c.failures AS conversation_failures,
- (SELECT count(*) FROM hop h WHERE h.message_id = m.id AND h.times IS NULL) AS hops
+ d.id IS NOT NULL AS has_destination, d.is_enabled AS is_destination_enabled, c.failures AS conversation_failures
  FROM message m JOIN envelope e ON e.id = m.id JOIN address a ON a.id = m.address_id
  LEFT JOIN destination d ON d.id = a.destination_id
  LEFT JOIN conversation c ON c.address_id = a.id AND c.conversation_id = e.conversation_id WHERE m.id = %s"""
@@ -83,7 +82,6 @@ class _AddressState:
     has_destination: bool
     is_destination_enabled: bool | None
     conversation_failures: int | None
-    hops: int
 
 
 def _place_of(message: MessageDetail) -> _AddressState:
@@ -224,7 +222,7 @@ def schedule(message_id: int, *, principal: Principal) -> Schedule:
         how=how,
         of=of,
         is_hot=last is not None and hot_loops.is_paced(last.note),
-        override=as_the_last(rules, policy, message, made, hops=place.hops),
+        override=as_the_last(rules, policy, message, made),
     )
     in_force = breakers(
         policy,

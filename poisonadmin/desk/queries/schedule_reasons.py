@@ -123,7 +123,7 @@ def rules_sentence(rules: Sequence[FailureRule], address: str) -> list[str]:
 
 
 def as_the_last(
-    rules: Sequence[FailureRule], policy: Policy, message: MessageDetail, made: Sequence[AttemptRow], *, hops: int
+    rules: Sequence[FailureRule], policy: Policy, message: MessageDetail, made: Sequence[AttemptRow]
 ) -> Override | None:
     """Return what the rules decide if each failure to come is like the last; None where nothing has failed yet."""
     last = next((one for one in made if one.outcome == Outcome.FAILED), None)
@@ -146,6 +146,6 @@ def as_the_last(
         if found is None:
             return by_policy
         wait = policy_wait(policy, by_policy, message_id=message.id, attempt_number=attempt)
-        return overridden(by_policy, found, delay_ms=wait, hops=hops)
+        return overridden(by_policy, found, delay_ms=wait)
 
     return override

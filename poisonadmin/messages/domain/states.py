@@ -35,6 +35,7 @@ class Reason(StrEnum):
 
     IMPORTED = "imported"
     ATTEMPTS_EXHAUSTED = "attempts_exhausted"
+    DEAD_LETTER_LOOP = "dead_letter_loop"
     LISTED = "listed"
     DISCARDED_BY_POLICY = "discarded_by_policy"
     CONVERSATION_ENDED = "conversation_ended"
@@ -101,6 +102,7 @@ TBDL, DLNG, DLVD, NDLV, FAIL = State
 # What follows a failure that a policy counts, be it an exception, a crash or a roll-back (R3).
 _EXHAUSTED = (
     Reason.ATTEMPTS_EXHAUSTED,
+    Reason.DEAD_LETTER_LOOP,
     Reason.LISTED,
     Reason.DISCARDED_BY_POLICY,
     Reason.CONVERSATION_ENDED,
@@ -124,10 +126,10 @@ TRANSITIONS: tuple[Transition, ...] = (
         (*_EXHAUSTED, Reason.RULE),
     ),
     Transition(DLNG, Event.REJECTED, (NDLV, FAIL), (Reason.REJECTED, Reason.DISCARDED_BY_POLICY)),
-    Transition(DLNG, Event.REDIRECTED, (TBDL, NDLV), (Reason.RULE,)),
+    Transition(DLNG, Event.REDIRECTED, (TBDL, NDLV), (Reason.RULE, Reason.DEAD_LETTER_LOOP)),
     Transition(DLNG, Event.DISCARDED, (FAIL,), (Reason.DISCARDED_BY_POLICY,)),
     Transition(DLNG, Event.ROLLED_BACK, (TBDL, NDLV, FAIL), _EXHAUSTED),
-    Transition(DLNG, Event.MOVED, (TBDL, NDLV, FAIL), (Reason.RULE,)),
+    Transition(DLNG, Event.MOVED, (TBDL, NDLV, FAIL), (Reason.RULE, Reason.DEAD_LETTER_LOOP)),
     Transition(DLNG, Event.CONVERSATION_ENDED, (DLVD, FAIL), (Reason.CONVERSATION_ENDED,)),
     Transition(DLNG, Event.RELEASED, (TBDL,)),
     Transition(DLNG, Event.OUTCOME_LOST, (TBDL,)),

@@ -1,5 +1,7 @@
 """Decisions on messages that neither succeeded nor failed: those of their consumers, and of content rules."""
 
+from collections.abc import Sequence
+
 from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.policies.domain.policy import Policy
 from poisonadmin.policies.domain.retry_decision import (
@@ -10,7 +12,7 @@ from poisonadmin.policies.domain.retry_decision import (
 )
 from poisonadmin.policies.domain.retry_schedule import delay_ms, jitter
 
-# Two addresses whose handlers send each other the same message would never end.
+# A way that is longer ends with a person, whether or not it leads back.
 MAX_HOPS = 32
 
 
@@ -20,14 +22,31 @@ def on_discarded(failure_count: int) -> RetryDecision:
     return RetryDecision(State.FAIL, Event.DISCARDED, reason, None, None, failure_count, candidate=False, crash_count=0)
 
 
-def on_moved(address: str, *, hops: int) -> RetryDecision:
-    """Return the decision on a message that its handler moved: due at once there, where nothing has failed yet.
-
-    `hops`: its moves before. Handlers that hand a message round leave it to an administrator in the end.
-    """
-    if hops >= MAX_HOPS:
-        return RetryDecision(State.NDLV, Event.MOVED, Reason.RULE, None, None, 0, candidate=False, crash_count=0)
+def on_moved(address: str) -> RetryDecision:
+    """Return the decision on a message that its handler moved: due at once there, where nothing has failed yet."""
     return RetryDecision(State.TBDL, Event.MOVED, None, 0, address, 0, candidate=False, crash_count=0)
+
+
+def parked_in_circle(decision: RetryDecision, tried: TriedMessage, left: Sequence[str]) -> RetryDecision:
+    """Return the decision, or, where it would move the message in a circle, one that parks it where it is (R15).
+
+    `left`: the addresses that it was moved away from since a person last decided on it, in their order.
+    """
+    if decision.move_to is None or (decision.move_to not in left and len(left) < MAX_HOPS):
+        return decision
+    why = "it would be moved in a circle" if decision.move_to in left else f"it was moved {len(left)} times"
+    way = f"{why}: {' > '.join([*left, tried.address, decision.move_to])}"
+    return RetryDecision(
+        State.NDLV,
+        decision.event,
+        Reason.DEAD_LETTER_LOOP,
+        None,
+        None,
+        max(decision.failure_count, tried.failure_count),
+        candidate=decision.candidate,
+        crash_count=decision.crash_count,
+        note=f"{decision.note}; {way}" if decision.note else way,
+    )
 
 
 def on_rolled_back(policy: Policy, tried: TriedMessage) -> RetryDecision:

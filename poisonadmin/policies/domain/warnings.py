@@ -14,11 +14,17 @@ _PACE = (
 )
 
 
-def warnings(policy: Policy) -> tuple[str, ...]:
-    """Return the warnings of the policy form, one sentence each, empty when nothing looks wrong (R2, R5,
-    R11).
+def warnings(policy: Policy, *, back_from: str | None = None) -> tuple[str, ...]:
+    """Return the warnings of the policy form, one sentence each, empty when nothing looks wrong (R2, R5, R11, R15).
+
+    `back_from`: the address from which its dead letters come back to where they were.
     """
     found = []
+    if back_from is not None:
+        found.append(
+            f"A message that fails here is moved to {back_from}, and from there back to where it was: in place of that "
+            "it is parked there as `dead_letter_loop`."
+        )
     retries = policy.listener_max_retries
     if policy.backout_threshold > 0 and retries is not None and retries <= policy.backout_threshold:
         found.append(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from poisonadmin.core.domain.globs import glob
 from poisonadmin.messages.domain.states import Event, Reason, State
-from poisonadmin.policies.domain.answer_decision import MAX_HOPS, on_conversation_ended
+from poisonadmin.policies.domain.answer_decision import on_conversation_ended
 from poisonadmin.policies.domain.retry_decision import TOO_MANY_FAILURES, ConversationEnd, RetryDecision
 from poisonadmin.rules.domain.json_conditions import json_condition, within
 from poisonadmin.rules.domain.rules import Before, RuleDefinition, RuleFailed, Stage, reads_payloads, validate_rule
@@ -238,14 +238,13 @@ class ContentRules:
         return bool(slow)
 
 
-def on_ruled(do: Before, address: str | None, *, failure_count: int, hops: int, why: str = "") -> RetryDecision:
+def on_ruled(do: Before, address: str | None, *, failure_count: int, why: str = "") -> RetryDecision:
     """Return the decision on a message that a content rule kept from being delivered. What it is suspected of stays.
 
-    `address`: where it is redirected to; `hops`: its moves before. Redirections that go round end with a person.
-    `why`: the rule, in words.
+    `address`: where it is redirected to. `why`: the rule, in words.
     """
     match do:
-        case Before.REDIRECT if address is not None and hops < MAX_HOPS:
+        case Before.REDIRECT if address is not None:
             return RetryDecision(State.TBDL, Event.REDIRECTED, None, 0, address, 0)
         case Before.REDIRECT:
             return RetryDecision(State.NDLV, Event.REDIRECTED, Reason.RULE, None, None, failure_count)

@@ -77,10 +77,10 @@ def first_match(rules: Iterable[FailureRule], failed: Failed) -> FailureRule | N
     return next((one for one in rules if one.holds(failed)), None)
 
 
-def overridden(decision: RetryDecision, one: FailureRule, *, delay_ms: int, hops: int) -> RetryDecision:
+def overridden(decision: RetryDecision, one: FailureRule, *, delay_ms: int) -> RetryDecision:
     """Return the decision that the rule gives in place of the policy's; its count of failures stays.
 
-    `delay_ms`: what the policy would have the message wait, were there no limit. `hops`: its moves before.
+    `delay_ms`: what the policy would have the message wait, were there no limit.
     """
     action, count = one.rule.action, decision.failure_count
     match one.action:
@@ -92,7 +92,7 @@ def overridden(decision: RetryDecision, one: FailureRule, *, delay_ms: int, hops
         case After.FAIL:
             found = RetryDecision(State.FAIL, Event.FAILED, Reason.DISCARDED_BY_POLICY, None, None, count)
         case After.REDIRECT:
-            found = on_moved(action["address"], hops=hops)
+            found = on_moved(action["address"])
         case After.END_CONVERSATION:
             found = RetryDecision(
                 State.FAIL,

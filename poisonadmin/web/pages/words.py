@@ -22,6 +22,7 @@ STATE_HINTS: dict[str, str] = {
 REASONS: dict[str, str] = {
     Reason.IMPORTED: "Handed in as a dead letter",
     Reason.ATTEMPTS_EXHAUSTED: "All attempts failed",
+    Reason.DEAD_LETTER_LOOP: "Moved in a circle",
     Reason.LISTED: "On the poison list",
     Reason.DISCARDED_BY_POLICY: "Discarded by the policy",
     Reason.CONVERSATION_ENDED: "Conversation ended with an error",
