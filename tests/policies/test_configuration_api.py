@@ -190,7 +190,8 @@ def test_a_preview_inherits_at_a_pattern(admin: Caller) -> None:
 )
 def test_policies_warn_of_dead_letters_that_come_back(admin: Caller, back: dict[str, Any]) -> None:
     admin.post("destinations/", http())
-    body = {"match": "orders.#", "preset": "artemis", "settings": {"dead_letter_address": "late"}, "destination": "hooks"}
+    settings = {"dead_letter_address": "late"}
+    body = {"match": "orders.#", "preset": "artemis", "settings": settings, "destination": "hooks"}
     assert admin.post("policies/", body).json()["warnings"] == []
     returns = {"match": "late", "destination": "hooks"} | back
     is_back = "is moved to orders.eu, and from there back to where it was"
