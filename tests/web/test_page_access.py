@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from http.cookies import SimpleCookie
 
 import pytest
 from django.db import transaction
@@ -46,7 +47,7 @@ from tests.alike_groups.proposals import make_proposal
 from tests.crashes import blacklist
 from tests.fixtures.database import Snapshot, taken_away
 from tests.fixtures.delivery import make_orders_destination
-from tests.fixtures.pages import dead_letter, page_routes, waiting
+from tests.fixtures.pages import dead_letter, log_in, page_routes, waiting
 
 pytestmark = pytest.mark.django_db
 
@@ -75,6 +76,7 @@ ALLOWED = {
     "operator": {READ, PAYLOAD, EXPORT, DECIDE, PAUSE, INGEST},
     "admin": set(Permission),
 }
+EVERYBODY = ("anonymous", "roleless", *ALLOWED, "outsider")
 SLUGS = {"action": "approve", "outcome": "unanswered", "what": "pause"}
 BROKER = {"name": "dead", "kind": "rabbitmq", "url": "amqp://rabbit.example.org", "queues": "orders.dlq"}
 
@@ -235,20 +237,41 @@ ROUTES = {
 }
 
 
+@dataclass(frozen=True)
+class Everything:
+    """One of everything, and everybody, who has logged in; the ids that routes need, and everybody's cookies."""
+
+    rows: Snapshot
+    ids: dict[str, int]
+    cookies: dict[str, SimpleCookie]
+
+
 @pytest.fixture(scope="module")
-def everything(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> tuple[Snapshot, dict[str, int]]:
-    """Make one of everything and take it away again; return it, and the ids that routes need."""
+def everything(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Everything:
+    """Make one of everything, have everybody log in, and take it away again."""
     with django_db_blocker.unblock():
         ids = make_everything()
-        return taken_away("pages"), ids
+        cookies = {who: log_in(who).cookies for who in EVERYBODY}
+        return Everything(taken_away("pages"), ids, cookies)
 
 
 @pytest.fixture
-def objects(db: None, everything: tuple[Snapshot, dict[str, int]]) -> dict[str, int]:
+def objects(db: None, everything: Everything) -> dict[str, int]:
     """Put one of everything into the database; return the ids that routes need."""
-    rows, ids = everything
-    rows.restore()
-    return ids
+    everything.rows.restore()
+    return everything.ids
+
+
+@pytest.fixture
+def browser_of(objects: dict[str, int], page_settings: None, everything: Everything) -> Callable[[str], Client]:
+    """Return the browser of each who has logged in."""
+
+    def browser(who: str) -> Client:
+        client = Client()
+        client.cookies.load({name: morsel.value for name, morsel in everything.cookies[who].items()})
+        return client
+
+    return browser
 
 
 def make_everything() -> dict[str, int]:
@@ -350,7 +373,7 @@ def test_a_page_answers_each_person_as_expected(
     name: str, objects: dict[str, int], browser_of: Callable[[str], Client]
 ) -> None:
     found = {}
-    for who in ("anonymous", "roleless", *ALLOWED, "outsider"):
+    for who in EVERYBODY:
         client = browser_of(who)
         with transaction.atomic():
             found[who] = _answer(client, name, objects)
@@ -460,9 +483,7 @@ def test_a_reader_is_offered_no_decision(objects: dict[str, int], browser_of: Ca
     assert b'data-decision="' not in viewer
 
 
-def test_policies_of_a_wider_pattern_are_not_shown_to_the_limited(
-    orders_destination: None, browser_of: Callable[[str], Client]
-) -> None:
+def test_policies_of_a_wider_pattern_are_not_shown_to_the_limited(browser_of: Callable[[str], Client]) -> None:
     save_policy("elsewhere.eu", preset=None, settings={"crash_limit": 7}, destination=None, principal=SYSTEM)
     text = browser_of("outsider").get(reverse("policies")).content.decode()
     assert "crash_limit=7" in text
