@@ -50,6 +50,8 @@ FROM claim_shard CROSS JOIN LATERAL unnest(message_ids) WITH ORDINALITY AS taken
      JOIN envelope ON envelope.id = message.id JOIN address ON address.id = message.address_id
 WHERE claim_shard.claim_id = %s AND claim_shard.shard = %s AND destination_id IS NOT NULL
       AND payload_bytes <= max_payload_bytes
+      AND (operation_id = ANY(ARRAY(
+          SELECT operation.id FROM operation WHERE ended_at IS NULL AND operation.state <> 'running'))) IS NOT TRUE
       AND NOT ((SELECT EXISTS (SELECT FROM poison_entry WHERE is_listed)) AND EXISTS (
           SELECT FROM poison_entry AS entry
           WHERE entry.source = address.name AND entry.bookmark = coalesce(envelope.bookmark, envelope.message_id)
@@ -79,7 +81,8 @@ def read_claimed(reader: Session, claim_id: int, shard: int) -> deque[Delivery]:
     """Return the shard's messages, without their bodies, in the order in which they are to begin.
 
     One that may not be delivered is left out: it is larger than its address takes, its bookmark is on the poison list,
-    or its conversation has ended. It goes back and is refused then (poisonadmin/messages/commands/admission.py).
+    or its conversation has ended. It goes back and is refused then (poisonadmin/messages/commands/admission.py). So is
+    one whose operation is held by now: it goes back and waits.
     """
     # By position and in binary: 2 us a row instead of 4.5.
     with reader.cursor(row_factory=args_row(Delivery), binary=True) as cursor:

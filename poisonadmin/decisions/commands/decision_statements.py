@@ -42,8 +42,7 @@ _TARGET = raw(", back.id AS return_id, lane.id AS return_lane_id, envelope.expir
 _LANE = raw("""
          JOIN lane ON lane.address_id = back.id AND lane.conversation_id IS NULL
               AND lane.is_isolation = (message.id = ANY(%(alone)s))
-              AND lane.operation_id IS NOT DISTINCT FROM
-                  CASE WHEN NOT (back.is_ordered OR message.id = ANY(%(alone)s)) THEN %(lanes)s::bigint END
+              AND lane.operation_id IS NOT DISTINCT FROM %(lanes)s::bigint
 """)
 _HOPS = partial(
     named_sql,

@@ -187,7 +187,8 @@ def _change_plain(
         ids = [message_id for message_id in ids if message_id not in out]
     if decision.delivers and operation.has_lanes:
         cursor.execute(decision.targets, {"ids": list(ids), **known})
-        schedule.operation_lanes(cursor, [row[0] for row in cursor.fetchall()], operation.id)
+        targets = [row[0] for row in cursor.fetchall()]
+        schedule.ensure_lanes(cursor, targets, operation_id=operation.id, is_isolation=False)
     return _execute(cursor, decision, ids, known, asked, {})
 
 
@@ -216,9 +217,11 @@ def _carry_out(
         targets = {message.id: message.return_id for message in messages if message.return_id is not None}
         assert len(targets) == len(messages)
         suspicions = _suspicions(messages)
-        schedule.isolation_lanes(cursor, [targets[message_id] for message_id in suspicions["alone"]])
-        if operation is not None and operation.has_lanes:
-            schedule.operation_lanes(cursor, targets.values(), operation.id)
+        own = operation.id if operation is not None and operation.has_lanes else None
+        alone = [targets.pop(message_id) for message_id in suspicions["alone"]]
+        schedule.ensure_lanes(cursor, alone, operation_id=own, is_isolation=True)
+        if own is not None:
+            schedule.ensure_lanes(cursor, targets.values(), operation_id=own, is_isolation=False)
     lanes = _execute(cursor, decision, [message.id for message in messages], known, asked, suspicions)
     if sum(len(lane.ids) for lane in lanes) < len(messages):
         raise TransactionRetry("What an address takes has changed since it was read.")

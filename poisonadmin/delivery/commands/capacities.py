@@ -8,7 +8,8 @@ import json
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.brokers.domain import broker_kinds
-from poisonadmin.delivery.domain.claim_plan import Capacity, slots_ahead
+from poisonadmin.core.queries.sql import named_sql
+from poisonadmin.delivery.domain.claim_plan import HORIZON_SECONDS, Capacity, slots_ahead
 from poisonadmin.destinations.domain import handler_config, http_config
 
 # A broker's connection has a whole batch under way at once; any other delivery stands for itself.
@@ -16,7 +17,17 @@ _DEFAULTS = json.dumps(
     {"http": http_config.DEFAULTS, "handler": handler_config.DEFAULTS, **broker_kinds.DESTINATION_DEFAULTS}
 )
 
-_CAPACITIES = """
+# The condition that messages of a `lane` may be given slots: its operation has no rate, or has reserved less than half
+# of the horizon, as `slots_ahead` says.
+HAS_SLOTS = named_sql(
+    """(lane.operation_id IS NULL OR NOT EXISTS (
+    SELECT FROM operation_pace
+    WHERE operation_pace.operation_id = lane.operation_id AND next_slot > now() + interval '{most} s'))""",
+    most=HORIZON_SECONDS / 2,
+)
+
+_CAPACITIES = named_sql(
+    """
 WITH shards AS (
     SELECT claim.id, claim.is_isolation, held.destination_id::bigint, held.messages::int AS messages,
            (claim.plan->held.destination_id->>'slots')::int AS slots
@@ -35,16 +46,18 @@ SELECT max_rate_per_second, EXTRACT(epoch FROM GREATEST(next_slot, now()) - now(
            * coalesce((config->>'batch')::int, (%(defaults)s::jsonb->kind->>'batch')::int, 1), "window",
        coalesce(under_way.n, 0)::int, coalesce(under_way.isolated, 0)::int, coalesce(beginning, 0), kind = 'handler',
        EXISTS (SELECT FROM lane JOIN address ON address.id = lane.address_id
-               WHERE lane.is_open AND lane.is_isolation AND lane.next_due <= now()
+               WHERE lane.is_open AND lane.is_isolation AND lane.next_due <= now() AND {has_slots}
                  AND address.destination_id = destination.id)
 FROM destination LEFT JOIN under_way ON under_way.destination_id = destination.id WHERE is_enabled ORDER BY id
 FOR NO KEY UPDATE OF destination SKIP LOCKED
-"""
+""",
+    has_slots=HAS_SLOTS,
+)
 
 
 def capacities(cursor: CursorWrapper) -> list[Capacity]:
     """Lock the enabled destinations and return what each can take; one that another transaction holds is left out."""
-    cursor.execute(_CAPACITIES, {"defaults": _DEFAULTS})
+    cursor.execute(str(_CAPACITIES), {"defaults": _DEFAULTS})
     fields = (
         "destination_id",
         "concurrency",

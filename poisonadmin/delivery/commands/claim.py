@@ -7,7 +7,7 @@ statement a message committed in between would be missed *and* its lane's low-wa
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -21,7 +21,7 @@ from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.core.queries.sql import named_sql, raw
 from poisonadmin.delivery.commands import ordered_conversations
-from poisonadmin.delivery.commands.capacities import capacities
+from poisonadmin.delivery.commands.capacities import HAS_SLOTS, capacities
 from poisonadmin.delivery.domain.claim_plan import (
     LEAD_SECONDS,
     LEAST_SPAN_SECONDS,
@@ -36,6 +36,7 @@ from poisonadmin.delivery.domain.claim_plan import (
     slots_ahead,
 )
 from poisonadmin.delivery.domain.lease import LEASE_SECONDS
+from poisonadmin.messages.commands.schedule import IS_HELD
 from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, move
 from poisonadmin.messages.domain.states import Event, State
 
@@ -76,32 +77,33 @@ class _Runs:
 
 
 class _DueLane(NamedTuple):
-    """A lane with something due. `run_due`: of a conversation's head."""
+    """A lane with something due. `run_due`: of a conversation's head. `slots`: as `OperationLane` says."""
 
     id: int
     destination_id: int
     is_ordered: bool
     run_due: datetime | None
     operation_id: int  # 0: of none
+    slots: int | None
 
 
 _NEXT_DUE = "SELECT extract(epoch FROM min(next_due) - now())::float8 FROM lane WHERE is_open"
 
 # Messages that nobody decided on in bulk go first.
-_LANES = """
-SELECT lane.id, address.destination_id, address.is_ordered AND NOT lane.is_isolation AND lane.operation_id IS NULL,
-       CASE WHEN lane.conversation_id IS NOT NULL THEN lane.next_due END, coalesce(lane.operation_id, 0)
+_LANES = named_sql(
+    """
+SELECT lane.id, address.destination_id, address.is_ordered AND NOT lane.is_isolation,
+       CASE WHEN lane.conversation_id IS NOT NULL THEN lane.next_due END, coalesce(lane.operation_id, 0),
+       pace.rate_per_second, extract(epoch FROM GREATEST(pace.next_slot, now()) - now())::float8
 FROM lane JOIN address ON address.id = lane.address_id
-WHERE lane.is_open AND lane.next_due <= now() AND lane.is_isolation = %(isolation)s
+     LEFT JOIN operation_pace AS pace ON pace.operation_id = lane.operation_id
+WHERE lane.is_open AND lane.next_due <= now() AND lane.is_isolation = %(isolation)s AND {has_slots}
   AND address.destination_id = ANY(%(destinations)s)
 ORDER BY lane.operation_id IS NOT NULL, lane.next_due LIMIT %(limit)s
 FOR NO KEY UPDATE OF lane SKIP LOCKED
-"""
-
-_OPERATION_SLOTS = """
-SELECT operation_id, rate_per_second, extract(epoch FROM GREATEST(next_slot, now()) - now())::float8
-FROM operation_pace WHERE operation_id = ANY(%(operations)s)
-"""
+""",
+    has_slots=HAS_SLOTS,
+)
 
 _OPEN = """
 INSERT INTO claim (lease_until, shards, size, is_isolation, plan)
@@ -111,7 +113,10 @@ VALUES (now() + %(lease)s * interval '1 s', %(shards)s, 0, %(isolation)s, '{}') 
 # A message's place among the ids gives its shard and its slot: so the update needs no join, and walks the index once.
 _PLACE = raw("width_bucket(message.id, (SELECT ids FROM dealt))")
 # As delivery/domain/claim_plan.py says.
-_FIRST_SLOT = named_sql("now() + {lead} * interval '1 s'", lead=LEAD_SECONDS)
+_FIRST_SLOT = named_sql(
+    "now() + CASE WHEN (SELECT is_isolation FROM claim WHERE id = %(claim)s) THEN 0 ELSE {lead} END * interval '1 s'",
+    lead=LEAD_SECONDS,
+)
 _END_OF_SLOTS = named_sql(
     "GREATEST(max(start_at + distance), min(start_at) + {span} * interval '1 s')", span=LEAST_SPAN_SECONDS
 )
@@ -124,7 +129,8 @@ _CAPS = """caps AS (
 )"""
 # The messages that ordered lanes may give.
 _MAY_FOLLOW = """may_follow AS (
-    SELECT * FROM unnest(%(run_lanes)s::bigint[], %(run_messages)s::bigint[]) AS m (lane_id, message_id)
+    SELECT * FROM unnest(%(run_lanes)s::bigint[], %(run_messages)s::bigint[], %(run_places)s::int[])
+        AS m (lane_id, message_id, turn)
 )"""
 # The destinations that may take something, and their rates.
 _TAKES = """takes AS (
@@ -132,23 +138,28 @@ _TAKES = """takes AS (
     FROM jsonb_to_recordset(%(allowances)s) AS allowance(destination_id bigint, take int, first_shard int, shards int)
     JOIN destination ON destination.id = allowance.destination_id
 )"""
-# The messages that are taken, in the order in which they are to begin, by destination and pace.
-_PICKED = """picked AS (
+# The messages that are taken, in the order in which they are to begin, by destination and pace. Where they have slots
+# conversations take turns: each slot then comes when the one before it in its conversation has long been answered.
+_PICKED = named_sql(
+    """picked AS (
     SELECT due.id, due.run, due.pace, takes.*,
            row_number() OVER (PARTITION BY takes.destination_id, due.pace
-                              ORDER BY coalesce(due.run_due, due.due_at), due.run, due.id) - 1 AS place
+                              ORDER BY CASE WHEN due.pace IS NOT NULL OR takes.rate IS NOT NULL THEN turn END,
+                                       coalesce(due.run_due, due.due_at), due.run, due.id) - 1 AS place
     FROM takes CROSS JOIN LATERAL (
         SELECT one.*, caps.pace, caps.run_due, CASE WHEN caps.run_due IS NOT NULL THEN caps.lane_id END AS run
         FROM caps CROSS JOIN LATERAL (
             SELECT id, due_at FROM message
             WHERE lane_id = caps.lane_id AND state = 'TBDL' AND due_at <= now()
               AND due_at >= (SELECT next_due FROM lane WHERE lane.id = caps.lane_id)
-              AND (expires_at IS NULL OR expires_at > now())
+              AND (expires_at IS NULL OR expires_at > now()) AND NOT {is_held}
               AND (NOT caps.is_ordered OR id IN (SELECT message_id FROM may_follow WHERE lane_id = caps.lane_id))
             ORDER BY due_at LIMIT caps.cap FOR UPDATE SKIP LOCKED
         ) AS one WHERE caps.destination_id = takes.destination_id LIMIT takes.take
-    ) AS due
-)"""
+    ) AS due LEFT JOIN may_follow ON may_follow.message_id = due.id
+)""",
+    is_held=IS_HELD,
+)
 # Their shards, and their slots where there is a rate.
 _PLACED = named_sql(
     """placed AS MATERIALIZED (
@@ -222,13 +233,16 @@ _TAKE = move(
 
 # The low-water mark rises to the first message that still waits. The old one bounds the search, so that the index
 # entries of messages claimed before, which an old snapshot may keep alive, are not walked again and again.
-_RAISE_LOW_WATER_MARKS = """
+_RAISE_LOW_WATER_MARKS = named_sql(
+    """
 UPDATE lane SET next_due = (
     SELECT min(due_at) FROM message
-    WHERE lane_id = lane.id AND state = 'TBDL' AND due_at >= lane.next_due
+    WHERE lane_id = lane.id AND state = 'TBDL' AND due_at >= lane.next_due AND NOT {is_held}
 )
 WHERE id = ANY(%(lanes)s) AND conversation_id IS NULL
-"""
+""",
+    is_held=IS_HELD,
+)
 
 
 def seconds_until_due() -> float | None:
@@ -262,37 +276,25 @@ def _claim(allow: Callable[[list[Capacity]], tuple[Allowance, ...]], tasks: int,
             ordered_conversations.schedule_heads(cursor)
         all_capacities = capacities(cursor)
         given = allow(all_capacities)
-        cursor.execute(
-            _LANES,
-            {
-                "destinations": [allowance.destination_id for allowance in given],
-                "limit": LANES_A_CLAIM,
-                "isolation": isolation,
-            },
-        )
-        lanes = [_DueLane(*row) for row in cursor.fetchall()]
+        lanes = _due_lanes(cursor, given, isolation=isolation)
         if isolation:  # one destination a claim: a node that crashes with it has only these to suspect
             lanes = [lane for lane in lanes if lane.destination_id == lanes[0].destination_id]
         runs = ordered_conversations.runs(cursor, [lane.id for lane in lanes if lane.is_ordered])
         # A lane whose head may not be delivered yet has nothing to give.
         lanes = [lane for lane in lanes if not lane.is_ordered or lane.id in runs]
-        slots = _operation_slots(cursor, {lane.operation_id for lane in lanes if lane.operation_id})
         caps = lane_caps([(lane.id, lane.destination_id) for lane in lanes if not lane.operation_id], given, runs)
-        at_rates = {one.destination_id for one in all_capacities if one.slots_ahead is not None}
-        caps += operation_caps(
-            [lane for lane in lanes if lane.operation_id],
-            given,
-            slots,
-            spaced=at_rates & {cap.destination_id for cap in caps},
-        )
+        rated = {one.destination_id for one in all_capacities if one.slots_ahead is not None}
+        of_operations = [lane for lane in lanes if lane.operation_id]
+        caps += operation_caps(of_operations, given, runs, before=caps, rated=rated)
         if not caps:
             return None
+        caps = tuple(sorted(caps, key=lambda cap: cap.lane_id not in runs))  # a run is not cut by what comes before it
         ordered = _Runs(runs, {lane.id: lane.run_due for lane in lanes})
-        paces = {lane.id: lane.operation_id for lane in lanes if lane.operation_id in slots}
+        paces = {lane.id: lane.operation_id for lane in lanes if lane.slots is not None}
         cursor.execute(_OPEN, {"lease": LEASE_SECONDS, "shards": tasks, "isolation": isolation})
         (claim_id,) = cursor.fetchone()
         used = _take(cursor, claim_id, given, caps, tasks=tasks, runs=ordered, paces=paces)
-        cursor.execute(_RAISE_LOW_WATER_MARKS, {"lanes": [cap.lane_id for cap in caps]})
+        cursor.execute(str(_RAISE_LOW_WATER_MARKS), {"lanes": [cap.lane_id for cap in caps]})
         ordered_conversations.refresh_heads(cursor, {lane.id for lane in lanes if lane.run_due is not None})
         if not used:
             cursor.execute("DELETE FROM claim WHERE id = %s", [claim_id])
@@ -303,12 +305,14 @@ def _claim(allow: Callable[[list[Capacity]], tuple[Allowance, ...]], tasks: int,
     return ClaimRef(claim_id, tuple(sorted({one.shard for one in used})), size, isolation)
 
 
-def _operation_slots(cursor: CursorWrapper, operation_ids: Collection[int]) -> dict[int, int]:
-    """Return how many slots of each operation that has a rate start within the horizon of a claim."""
-    if not operation_ids:
-        return {}
-    cursor.execute(_OPERATION_SLOTS, {"operations": list(operation_ids)})
-    return {operation_id: slots_ahead(rate, reserved) for operation_id, rate, reserved in cursor.fetchall()}
+def _due_lanes(cursor: CursorWrapper, given: Sequence[Allowance], *, isolation: bool) -> list[_DueLane]:
+    destinations = [allowance.destination_id for allowance in given]
+    values: dict[str, Any] = {"destinations": destinations, "limit": LANES_A_CLAIM, "isolation": isolation}
+    cursor.execute(str(_LANES), values)
+    return [
+        _DueLane._make([*lane, None if rate is None else slots_ahead(rate, reserved)])
+        for *lane, rate, reserved in cursor.fetchall()
+    ]
 
 
 def _plan(given: Sequence[Allowance], caps: Iterable[LaneCap], used: Sequence[_Taken]) -> dict[str, dict[str, Any]]:
@@ -361,6 +365,7 @@ def _take(
             "paces": [paces.get(cap.lane_id) for cap in caps],
             "run_lanes": [cap.lane_id for cap in caps for _ in runs.messages.get(cap.lane_id, ())[: cap.cap]],
             "run_messages": [one for cap in caps for one in runs.messages.get(cap.lane_id, ())[: cap.cap]],
+            "run_places": [n for cap in caps for n, _ in enumerate(runs.messages.get(cap.lane_id, ())[: cap.cap])],
             "actor": "system",
             "note": None,
         },

@@ -1,9 +1,10 @@
 """Ordered addresses: a conversation's messages are delivered one after the other (SAP-14).
 
-A message enters its address's plain lane like any other. When the claim reads an ordered address, it puts what is
-due there onto the lane of its conversation, and claims from that lane a *run*: the messages that may follow one
-another without a pause. A lane's head is its first undelivered message; while that one waits, is under way, or waits
-for a decision, the others are held.
+A message enters its address's plain lane like any other, or the lane of its operation. When the claim reads an ordered
+address, it puts what is due there onto the lane of its conversation, or of its conversation in that operation, and
+claims from that lane a *run*: the messages that may follow one another without a pause. The head is the conversation's
+first undelivered message, on whichever of its lanes; while that one waits, is under way, or waits for a decision, the
+others are held.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,9 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands import locks
 from poisonadmin.core.domain.locks import Lock
+from poisonadmin.core.queries.sql import named_sql
 from poisonadmin.messages.commands.admission import refuse_excluded
+from poisonadmin.messages.commands.schedule import IS_HELD
 
 MESSAGES_A_CHECK = 5_000
 LANES_A_TRANSACTION = 1_000
@@ -24,9 +27,9 @@ RUN = 50
 
 _IS_USED = "SELECT EXISTS (SELECT FROM address WHERE is_ordered) OR EXISTS (SELECT FROM lane WHERE head_id IS NOT NULL)"
 
-# What is due on the plain lanes of ordered addresses, with the conversation that it belongs to.
+# What is due on the lanes of ordered addresses, with the conversation that it belongs to.
 _ARRIVED = """
-SELECT waiting.id, lane.address_id, envelope.conversation_id
+SELECT waiting.id, lane.address_id, envelope.conversation_id, lane.operation_id
 FROM lane JOIN address ON address.id = lane.address_id AND address.is_ordered
      CROSS JOIN LATERAL (
          SELECT id FROM message
@@ -34,37 +37,40 @@ FROM lane JOIN address ON address.id = lane.address_id AND address.is_ordered
          ORDER BY due_at LIMIT %(limit)s OFFSET 0
      ) AS waiting
      JOIN envelope ON envelope.id = waiting.id AND envelope.conversation_id IS NOT NULL
-WHERE lane.is_plain AND lane.is_open AND lane.next_due <= now()
+WHERE lane.conversation_id IS NULL AND NOT lane.is_isolation AND lane.is_open AND lane.next_due <= now()
 """
 
 _MAKE_LANES = """
-INSERT INTO lane (address_id, conversation_id, is_open)
-SELECT arrived.address_id, arrived.conversation_id, plain.is_open
-FROM (SELECT DISTINCT address_id, conversation_id
-      FROM unnest(%(addresses)s::bigint[], %(conversations)s::text[]) AS a (address_id, conversation_id)) AS arrived
+INSERT INTO lane (address_id, conversation_id, operation_id, is_open)
+SELECT arrived.*, plain.is_open
+FROM (SELECT DISTINCT *
+      FROM unnest(%(addresses)s::bigint[], %(conversations)s::text[], %(operations)s::bigint[])
+          AS a (address_id, conversation_id, operation_id)) AS arrived
      JOIN lane AS plain ON plain.address_id = arrived.address_id AND plain.is_plain
 ON CONFLICT (address_id, conversation_id, is_isolation, operation_id) DO NOTHING
 """
 
 _PUT_ON_LANES = """
 UPDATE message SET lane_id = lane.id
-FROM unnest(%(ids)s::bigint[], %(addresses)s::bigint[], %(conversations)s::text[])
-         AS arrived (id, address_id, conversation_id)
+FROM unnest(%(ids)s::bigint[], %(addresses)s::bigint[], %(conversations)s::text[], %(operations)s::bigint[])
+         AS arrived (id, address_id, conversation_id, operation_id)
      JOIN lane ON lane.address_id = arrived.address_id AND lane.conversation_id = arrived.conversation_id
+                  AND lane.operation_id IS NOT DISTINCT FROM arrived.operation_id
 WHERE message.id = arrived.id AND message.state = 'TBDL' RETURNING lane.id
 """
 
 # On an address that is ordered no longer a conversation's lane is one like any other, until it is empty. The head is
 # looked for among all messages of the conversation on this address, wherever they wait: a predecessor that
 # was approved, or is tried alone as a candidate, holds the others too.
-_READ_HEADS = """
+_READ_HEADS = named_sql(
+    """
 WITH looked_at AS (
     SELECT lane.id, CASE WHEN address.is_ordered THEN head.id END AS head_id,
            CASE WHEN NOT address.is_ordered THEN (
                     SELECT min(due_at) FROM message WHERE lane_id = lane.id AND state = 'TBDL')
-                WHEN head.state = 'TBDL' AND head.lane_id = lane.id THEN head.due_at END AS next_due
+                WHEN head.may_begin AND head.lane_id = lane.id THEN head.due_at END AS next_due
     FROM lane JOIN address ON address.id = lane.address_id LEFT JOIN LATERAL (
-        SELECT message.id, message.state, message.due_at, message.lane_id
+        SELECT message.id, message.due_at, message.lane_id, message.state = 'TBDL' AND NOT {is_held} AS may_begin
         FROM envelope JOIN message ON message.id = envelope.id
         WHERE envelope.conversation_id = lane.conversation_id AND message.address_id = lane.address_id
           AND message.state IN ('TBDL', 'DLNG', 'NDLV')
@@ -75,17 +81,23 @@ WITH looked_at AS (
 UPDATE lane SET head_id = looked_at.head_id, next_due = looked_at.next_due
 FROM looked_at WHERE lane.id = looked_at.id
   AND (lane.head_id, lane.next_due) IS DISTINCT FROM (looked_at.head_id, looked_at.next_due)
-"""
+""",
+    is_held=IS_HELD,
+)
 
 # Lanes whose head is no longer what it was when it was looked at.
-_MOVED_ON = """
+_MOVED_ON = named_sql(
+    """
 SELECT lane.id
-FROM lane JOIN address ON address.id = lane.address_id LEFT JOIN message AS head ON head.id = lane.head_id
+FROM lane JOIN address ON address.id = lane.address_id LEFT JOIN message ON message.id = lane.head_id
 WHERE lane.conversation_id IS NOT NULL AND (lane.head_id IS NOT NULL OR lane.next_due IS NOT NULL)
-  AND (head.id IS NULL OR NOT address.is_ordered OR head.address_id <> lane.address_id OR head.state IN ('DLVD', 'FAIL')
-       OR (CASE WHEN head.state = 'TBDL' AND head.lane_id = lane.id THEN head.due_at END)
+  AND (message.id IS NULL OR NOT address.is_ordered OR message.address_id <> lane.address_id
+       OR message.state IN ('DLVD', 'FAIL')
+       OR (CASE WHEN message.state = 'TBDL' AND message.lane_id = lane.id AND NOT {is_held} THEN message.due_at END)
           IS DISTINCT FROM lane.next_due)
-"""
+""",
+    is_held=IS_HELD,
+)
 
 _OF_ENDED = """
 SELECT message.id
@@ -93,13 +105,14 @@ FROM lane JOIN conversation USING (address_id, conversation_id) JOIN message ON 
 WHERE lane.id = ANY(%(lanes)s) AND ended_at IS NOT NULL AND message.due_at IS NOT NULL AND message.state = 'TBDL'
 """
 
-_RUNS = """
+_RUNS = named_sql(
+    """
 SELECT lane.id, run.ids
 FROM lane CROSS JOIN LATERAL (
     SELECT array_agg(id ORDER BY id) AS ids FROM (
         SELECT id, bool_and(may_follow) OVER (ORDER BY id) AS may_follow FROM (
             SELECT message.id, message.state = 'TBDL' AND message.due_at <= now() AND message.lane_id = lane.id
-                       AND (message.expires_at IS NULL OR message.expires_at > now()) AS may_follow
+                       AND (message.expires_at IS NULL OR message.expires_at > now()) AND NOT {is_held} AS may_follow
             FROM envelope JOIN message ON message.id = envelope.id
             WHERE envelope.conversation_id = lane.conversation_id AND message.address_id = lane.address_id
               AND message.state IN ('TBDL', 'DLNG', 'NDLV')
@@ -108,7 +121,9 @@ FROM lane CROSS JOIN LATERAL (
     ) AS followed WHERE may_follow
 ) AS run
 WHERE lane.id = ANY(%(lanes)s) AND lane.conversation_id IS NOT NULL AND run.ids IS NOT NULL
-"""
+""",
+    is_held=IS_HELD,
+)
 
 _LOCK = """
 SELECT id FROM message WHERE id = ANY(%(ids)s) AND state = 'TBDL' ORDER BY id FOR UPDATE SKIP LOCKED
@@ -155,12 +170,12 @@ def schedule_heads(cursor: CursorWrapper) -> None:
     if arrived:
         # A policy saved meanwhile would not open or close a lane that is not committed.
         locks.share(cursor, Lock.POLICIES)
-        ids, addresses, conversations = (list(column) for column in zip(*arrived, strict=True))
-        values: dict[str, Any] = {"ids": ids, "addresses": addresses, "conversations": conversations}
+        columns = (list(column) for column in zip(*arrived, strict=True))
+        values: dict[str, Any] = dict(zip(("ids", "addresses", "conversations", "operations"), columns, strict=True))
         cursor.execute(_MAKE_LANES, values)
         cursor.execute(_PUT_ON_LANES, values)
         lanes = {row[0] for row in cursor.fetchall()}
-    cursor.execute(_MOVED_ON)
+    cursor.execute(str(_MOVED_ON))
     refresh_heads(cursor, lanes | {row[0] for row in cursor.fetchall()})
 
 
@@ -168,7 +183,7 @@ def refresh_head(cursor: CursorWrapper) -> None:
     """Schedule behind heads that have moved on: what was delivered, or given up, lets its successors go."""
     cursor.execute(_IS_USED)
     if cursor.fetchone()[0]:
-        cursor.execute(_MOVED_ON)
+        cursor.execute(str(_MOVED_ON))
         refresh_heads(cursor, {row[0] for row in cursor.fetchall()})
 
 
@@ -181,14 +196,14 @@ def refresh_heads(cursor: CursorWrapper, lane_ids: set[int]) -> None:
     if lane_ids:
         cursor.execute(_OF_ENDED, {"lanes": sorted(lane_ids)})
         refuse_excluded(cursor, [row[0] for row in cursor.fetchall()])
-        cursor.execute(_READ_HEADS, {"lanes": sorted(lane_ids)})
+        cursor.execute(str(_READ_HEADS), {"lanes": sorted(lane_ids)})
 
 
 def runs(cursor: CursorWrapper, lane_ids: Sequence[int]) -> dict[int, list[int]]:
     """Return what may be claimed of these lanes of ordered addresses: lane id -> message ids, in their order."""
     if not lane_ids:
         return {}
-    cursor.execute(_RUNS, {"lanes": list(lane_ids), "run": RUN})
+    cursor.execute(str(_RUNS), {"lanes": list(lane_ids), "run": RUN})
     found: dict[int, list[int]] = dict(cursor.fetchall())
     # Locked here, so that none in the middle of a run can be somebody else's when it is taken.
     cursor.execute(_LOCK, {"ids": [message_id for ids in found.values() for message_id in ids]})

@@ -27,7 +27,7 @@ FAILURES = frozenset({Outcome.FAILED, Outcome.CRASHED, Outcome.NODE_LOST, Outcom
 
 class Answered(NamedTuple):
     """A message in DLNG whose attempt is written, locked. `is_alone`: it was tried by itself, `is_hot`: as for `paced`.
-    `destination` and `tags` are read where rules ask for them.
+    `destination` and `tags` are read where rules ask for them. `lanes_of`: its operation, where that has lanes.
     """
 
     id: int
@@ -38,6 +38,7 @@ class Answered(NamedTuple):
     address: str
     address_id: int
     plain_lane_id: int
+    lanes_of: int | None
     conversation_id: str | None
     outcome: str
     fingerprint: str
@@ -104,7 +105,8 @@ _EXPRESSIONS = {
     "candidate": "message.candidate",
     "address": "address.name",
     "address_id": "address.id",
-    "plain_lane_id": "coalesce(own.id, lane.id)",
+    "plain_lane_id": "lane.id",
+    "lanes_of": "(SELECT id FROM operation WHERE operation.id = message.operation_id AND has_lanes)",
     "conversation_id": "envelope.conversation_id",
     "is_alone": "(SELECT is_isolation FROM claim WHERE id = %(claim)s)",
     "is_hot": str(_IS_HOT),
@@ -127,8 +129,6 @@ SELECT decided.* FROM {not_delivered} CROSS JOIN LATERAL (
          JOIN attempt ON attempt.message_id = message.id AND attempt.attempt_number = message.attempt_number
          JOIN address ON address.id = message.address_id JOIN envelope ON envelope.id = message.id
          JOIN lane ON lane.address_id = address.id AND lane.is_plain
-         LEFT JOIN lane AS own ON own.address_id = address.id AND own.conversation_id IS NULL
-                                 AND own.operation_id = message.operation_id
     WHERE message.id = answered.message_id AND message.claim_id = %(claim)s AND state = 'DLNG'
       AND outcome <> 'delivered'
     FOR UPDATE OF message

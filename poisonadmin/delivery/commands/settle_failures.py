@@ -184,7 +184,8 @@ def _places(
     targets: dict[str, AddressRef],
     in_force: dict[str, Policy],
 ) -> list[_Lane]:
-    """Return where each message is from now on: a candidate that is to be tried again waits on an isolation lane."""
+    """Return where each message is from now on: a candidate that is to be tried again waits on an isolation lane, and a
+    member of an operation that has lanes of its own on one of these, wherever it was moved."""
     plain = [
         _Lane(targets[decision.move_to].id, targets[decision.move_to].lane_id)
         if decision.move_to
@@ -197,9 +198,21 @@ def _places(
         and in_force[one.address].blame is Blame.EXACT
         for one, decision in pairs
     ]
-    both = list(zip(plain, alone, strict=True))
-    isolation = schedule.isolation_lanes(cursor, [place.address_id for place, is_alone in both if is_alone])
-    return [_Lane(place.address_id, isolation[place.address_id]) if is_alone else place for place, is_alone in both]
+    kinds = [
+        (one.lanes_of if decision.state is State.TBDL else None, is_alone)
+        for (one, decision), is_alone in zip(pairs, alone, strict=True)
+    ]
+    both = list(zip(plain, kinds, strict=True))
+    lanes = {
+        (operation_id, is_alone): schedule.ensure_lanes(
+            cursor,
+            [place.address_id for place, kind in both if kind == (operation_id, is_alone)],
+            operation_id=operation_id,
+            is_isolation=is_alone,
+        )
+        for operation_id, is_alone in set(kinds) - {(None, False)}
+    }
+    return [_Lane(place.address_id, lanes[kind][place.address_id]) if kind in lanes else place for place, kind in both]
 
 
 def _apply(

@@ -50,6 +50,8 @@ CLAIMS_AT_ONCE = 2
 _FAIR_LANES = 4
 # Operations may have this share of it in one claim: what comes in meanwhile waits until one has been begun.
 _BULK_SHARE = 4
+# So few nobody has to wait for.
+_LEAST_BULK = 16
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,8 @@ def lane_caps(
 
 
 class OperationLane(Protocol):
-    """A lane of an operation with something due."""
+    """A lane of an operation with something due. `slots`: how many messages the operation may have begun within the
+    horizon, None where it has no rate."""
 
     @property
     def id(self) -> int: ...
@@ -172,33 +175,52 @@ class OperationLane(Protocol):
     @property
     def operation_id(self) -> int: ...
 
+    @property
+    def slots(self) -> int | None: ...
+
 
 def operation_caps(
-    lanes: Sequence[OperationLane],
+    lanes: Iterable[OperationLane],
     given: Collection[Allowance],
-    slots: Mapping[int, int],
+    runs: Mapping[int, Sequence[int]],
     *,
-    spaced: Collection[int],
+    before: Collection[LaneCap] = (),
+    rated: Collection[int] = (),
 ) -> tuple[LaneCap, ...]:
-    """Return how much to take from the due lanes of operations: what the other lanes of a destination leave, and never
-    more than a quarter of what it may be given.
+    """Return how much to take from the due lanes of operations: what the other lanes of a destination leave, and in all
+    no more than a quarter of what it may be given, or than an operation with a rate has slots.
 
-    `slots`: how many messages each operation with a rate may have begun within the horizon; such a one gets slots of
-    one destination at a time, and none of those in `spaced`, where others get slots of the destination's own rate.
+    `before`: what is taken from the other lanes; of ordered lanes, `runs` as there, everything fits into the allowance
+    together. An operation with a rate gets slots of one destination at a time. A destination with a rate of its own,
+    one of `rated`, gives its slots to one such operation at a time, or to all that has no rate: slots that are counted
+    from the same moment twice would let twice as many begin.
     """
-    takes = {allowance.destination_id: allowance.take for allowance in given}
-    beside = [lane for lane in lanes if lane.destination_id in takes]
-    paced = [lane for lane in beside if lane.operation_id in slots and lane.destination_id not in spaced]
-    first = {lane.operation_id: lane.destination_id for lane in reversed(paced)}
-    paced = [lane for lane in paced if lane.destination_id == first[lane.operation_id]]
-    counts = Counter(lane.operation_id for lane in paced)
-    caps = [
-        LaneCap(lane.id, to, min(takes[to], -(-slots[lane.operation_id] // counts[lane.operation_id])))
-        for lane in paced
-        for to in [lane.destination_id]
-    ]
-    plain = [lane for lane in beside if lane.operation_id not in slots]
-    bulk = {one.destination_id: max(one.take // _BULK_SHARE, min(one.take, one.at_once)) for one in given}
-    beside_it = Counter(lane.destination_id for lane in plain)
-    caps += [LaneCap(lane.id, to, -(-bulk[to] // beside_it[to])) for lane in plain for to in [lane.destination_id]]
-    return tuple(cap for cap in caps if cap.cap)
+    takes = {one.destination_id: one.take for one in given}
+    for cap in before:
+        takes[cap.destination_id] -= cap.cap if cap.lane_id in runs else 0
+    least = {one.destination_id: min(one.take, max(one.at_once, _LEAST_BULK)) for one in given}
+    shares = {(one.destination_id, 0): max(one.take // _BULK_SHARE, least[one.destination_id]) for one in given}
+    place_of: dict[int, int] = {}
+    pace_at = {cap.destination_id: 0 for cap in before if cap.destination_id in rated}
+    chosen = []
+    for lane in lanes:
+        to, pace = lane.destination_id, 0 if lane.slots is None else lane.operation_id
+        if to not in takes or pace_at.get(to, pace) != pace or place_of.get(pace, to) != to:
+            continue
+        if to in rated:
+            pace_at[to] = pace
+        if lane.slots is not None:
+            place_of[pace] = to
+            shares[to, pace] = lane.slots
+        chosen.append((lane.id, (to, pace)))
+    waiting = Counter(kind for _, kind in chosen)
+    caps = []
+    for lane_id, kind in chosen:
+        take = min(takes[kind[0]], -(-shares[kind] // waiting[kind]))
+        if lane_id in runs:
+            take = min(take, len(runs[lane_id]))
+            takes[kind[0]] -= take
+        shares[kind] -= take
+        waiting[kind] -= 1
+        caps.append(LaneCap(lane_id, kind[0], take))
+    return tuple(one for one in caps if one.cap)

@@ -12,6 +12,7 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands import locks
 from poisonadmin.core.domain.locks import Lock
+from poisonadmin.core.queries.sql import named_sql, raw
 
 _WAKE = """
 WITH due AS (SELECT * FROM unnest(%(lanes)s::bigint[], %(dues)s::timestamptz[]) AS d(lane_id, due_at)),
@@ -28,47 +29,70 @@ WHERE lane.id = locked.id AND address.id = lane.address_id
 """
 
 
-_MAKE = """
+# The condition that the operation of a `message` lets nothing begin. It counts wherever the message waits: one that has
+# no lanes of its own is paused by it alone.
+_HELD = raw("SELECT id FROM operation WHERE ended_at IS NULL AND state <> 'running'")
+IS_HELD = named_sql("(message.operation_id = ANY(ARRAY({held}))) IS TRUE", held=_HELD)
+
+_MAKE = named_sql(
+    """
 WITH wanted AS (
-    SELECT address.id, status = 'ON' AND destination.is_enabled IS TRUE AS is_open
+    SELECT address.id, status = 'ON' AND destination.is_enabled IS TRUE AS is_open,
+           (%(operation)s::bigint IN ({held})) IS TRUE AS is_held
     FROM address LEFT JOIN destination ON destination.id = address.destination_id
     WHERE address.id = ANY(%(addresses)s) ORDER BY address.id FOR SHARE OF address
 )
-INSERT INTO lane (address_id, is_open, is_isolation, operation_id)
-SELECT id, is_open, %(operation)s::bigint IS NULL, %(operation)s FROM wanted
+INSERT INTO lane (address_id, is_open, is_held, is_isolation, operation_id)
+SELECT id, is_open AND NOT is_held, is_held, %(isolation)s, %(operation)s FROM wanted
 ON CONFLICT (address_id, conversation_id, is_isolation, operation_id) DO NOTHING
-"""
+""",
+    held=_HELD,
+)
 _FIND = """
 SELECT address_id, id FROM lane
-WHERE address_id = ANY(%(addresses)s) AND conversation_id IS NULL AND is_isolation = (%(operation)s::bigint IS NULL)
+WHERE address_id = ANY(%(addresses)s) AND conversation_id IS NULL AND is_isolation = %(isolation)s
   AND operation_id IS NOT DISTINCT FROM %(operation)s
 """
 _HOLD = """
 UPDATE lane SET is_held = %(held)s, is_open = is_open AND NOT %(held)s
 WHERE operation_id = %(operation)s RETURNING address_id
 """
-
-
-def isolation_lanes(cursor: CursorWrapper, address_ids: Iterable[int]) -> dict[int, int]:
-    """Return each address's isolation lane, made where it was missing; address id -> lane id. Call in a transaction."""
-    return _lanes(cursor, address_ids, None)
-
-
-def operation_lanes(cursor: CursorWrapper, address_ids: Iterable[int], operation_id: int) -> dict[int, int]:
-    """Return the operation's lane on each address, as `isolation_lanes`."""
-    return _lanes(cursor, address_ids, operation_id)
+# What waits of an operation without lanes of its own; and the first on each of its lanes.
+_WAITING = """
+SELECT lane_id, due_at
+FROM operation JOIN selection_piece USING (selection_id) CROSS JOIN LATERAL unnest(message_ids) AS member (id)
+     JOIN message ON message.id = member.id AND message.operation_id = operation.id AND message.state = 'TBDL'
+WHERE operation.id = %(operation)s AND NOT has_lanes
+UNION ALL
+SELECT lane.id, first.due_at
+FROM lane CROSS JOIN LATERAL (
+    SELECT min(due_at) AS due_at FROM message WHERE lane_id = lane.id AND state = 'TBDL') AS first
+WHERE lane.operation_id = %(operation)s AND lane.conversation_id IS NULL AND first.due_at IS NOT NULL
+"""
 
 
 def hold_lanes(cursor: CursorWrapper, operation_id: int, *, is_held: bool) -> None:
-    """Let nothing be claimed from the lanes of an operation, or let it be again. Call in a transaction."""
+    """Let nothing be claimed from the lanes of an operation, or let it be again. Call in the transaction that changes
+    the operation. No claim is made meanwhile: it may be making a lane for one of the operation's conversations."""
+    locks.hold(cursor, Lock.CLAIM)
     cursor.execute(_HOLD, {"operation": operation_id, "held": is_held})
     addresses = [row[0] for row in cursor.fetchall()]
     if not is_held:
         reopen(cursor, addresses)
+        cursor.execute(_WAITING, {"operation": operation_id})
+        schedule(cursor, cursor.fetchall())
 
 
-def _lanes(cursor: CursorWrapper, address_ids: Iterable[int], operation_id: int | None) -> dict[int, int]:
-    wanted: dict[str, Any] = {"addresses": sorted(set(address_ids)), "operation": operation_id}
+def ensure_lanes(
+    cursor: CursorWrapper, address_ids: Iterable[int], *, operation_id: int | None, is_isolation: bool
+) -> dict[int, int]:
+    """Return the lane on each address of an operation, or of candidates, or of an operation's candidates, made where it
+    was missing; address id -> lane id. Call in a transaction."""
+    wanted: dict[str, Any] = {
+        "addresses": sorted(set(address_ids)),
+        "operation": operation_id,
+        "isolation": is_isolation,
+    }
     if not wanted["addresses"]:
         return {}
     cursor.execute(_FIND, wanted)
@@ -76,7 +100,7 @@ def _lanes(cursor: CursorWrapper, address_ids: Iterable[int], operation_id: int 
     if len(found) < len(wanted["addresses"]):
         # A policy saved meanwhile would not open or close a lane that is not committed.
         locks.share(cursor, Lock.POLICIES)
-        cursor.execute(_MAKE, wanted)
+        cursor.execute(str(_MAKE), wanted)
         cursor.execute(_FIND, wanted)
         found = dict(cursor.fetchall())
     return found

@@ -52,9 +52,9 @@ class Address(models.Model):
 class Lane(models.Model):
     """The claim's view of an address: is it open, and when is its first message due.
 
-    One a address (`is_plain`), one a conversation on ordered addresses, the isolation lane of an address, made when its
-    first message becomes a candidate: what waits there is delivered alone; and those of operations, whose messages go
-    behind the others.
+    One a address (`is_plain`), one a conversation on ordered addresses, and the isolation lane of an address, made when
+    its first message becomes a candidate: what waits there is delivered alone. An operation has lanes of each of these
+    kinds to itself: its messages go behind the others, at its rate, and not while it is paused.
     `next_due` is a floor: no TBDL message of the lane is due earlier. NULL: none waits. For a conversation it is when
     its head is due, and NULL while the head is under way or waits for a decision.
     `head_id`: a conversation's first undelivered message, behind which the others are held.

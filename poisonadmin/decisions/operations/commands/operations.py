@@ -32,6 +32,7 @@ from poisonadmin.decisions.operations.queries.operations import (
     ledger_of,
     recorded_results,
 )
+from poisonadmin.delivery.commands import ordered_conversations
 from poisonadmin.messages.commands import schedule
 from poisonadmin.messages.commands.transitions import StatementParts, move
 from poisonadmin.messages.domain.outcomes import MemberOutcome
@@ -94,6 +95,8 @@ def change(operation_id: int, what: OperationChange, *, reason: str, principal: 
         if not cursor.rowcount:
             raise OperationNotChanged(f"The operation is {found.state}; it cannot {what} now.")
         schedule.hold_lanes(cursor, operation_id, is_held=to is not OperationState.RUNNING)
+        if to is OperationState.RUNNING:
+            ordered_conversations.refresh_head(cursor)
         audit.record(principal.name, f"operation.{what}", "operation", str(operation_id), note=reason)
     if what is OperationChange.CANCEL:
         end_where_over(operation_id)
