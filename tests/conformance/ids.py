@@ -10,6 +10,7 @@ SYSTEMS: dict[str, str] = {
     "ART": "ActiveMQ Artemis",
     "AMPS": "AMPS",
     "SSB": "SQL Server Service Broker",
+    "OP": "Operations",
     "R": "PoisonAdmin's own rules",
 }
 
@@ -128,6 +129,7 @@ IDS: dict[str, str] = {
     "SSB-i": "Five crashes, or roll-backs and a crash, in a row: queue off.",
     "SSB-j": "A content rule ends a conversation before anything of it is delivered.",
     "SSB-k": "What arrives for a conversation that has ended: NDLV.",
+    "OP-h": "An operation on successors of a parked head delivers none, on all of the conversation each.",
     "R1": "Waits are those of Artemis; ten attempts are nine redeliveries, and the last failure has no wait.",
     "R2": "A crash counts against its possible causes only, and only where the supervisor survived it.",
     "R3": "Attempt numbers never restart; the failure count counts begun attempts and restarts at approval.",
@@ -142,6 +144,7 @@ IDS: dict[str, str] = {
     "R12": "An HTTP consumer answers what a handler can, and learns how often and from where.",
     "R13": "An ordered message that is moved lets its successors go; one that is parked holds them.",
     "R15": "A message is not moved in a circle: it is parked where it is, and policies and rules warn.",
+    "R17": "What waits behind a parked message is held, neither due nor overdue, and no operation delivers it.",
 }
 
 

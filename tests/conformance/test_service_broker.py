@@ -8,6 +8,8 @@ import pytest
 
 from tests.conformance.controlled_handler import SECONDS, ControlledHandler
 from tests.conformance.local_redelivery import JOB, LocalRedelivery
+from tests.whole_system.consumer import Answer
+from tests.whole_system.http_destination import CreateHttpDestination
 from tests.whole_system.installation import until
 
 RETURNED = ("failed", "TBDL")
@@ -109,6 +111,29 @@ def test_ssb_d_and_e_five_aborts_in_a_row_switch_the_queue_off_until_the_poison_
         handler.until(other, "DLVD", "delivered")
     assert (handler.suspicion(poison).state, handler.suspicion(poison).reason) == ("NDLV", "quarantined")
     assert (status(handler)["status"], handler.has_begun(poison, 7)) == ("ON", False)
+
+
+@pytest.mark.conformance("SSB-8", "R6", by="HTTP status")
+def test_an_end_with_an_error_is_a_failure_that_has_a_group_and_is_listed(
+    create_http_destination: CreateHttpDestination, redelivery: LocalRedelivery
+) -> None:
+    said = {"PoisonAdmin-Outcome": 'end-conversation; code=17; error="no such order"'}
+    destination = create_http_destination("ssb-error", lambda _: Answer(200, headers=said), preset="service_broker")
+    message = destination.send(conversation_id="ssb-error")
+    ended = destination.until(message, "FAIL")
+    assert ended["failed_at"] is not None
+    assert ended["group_title"] == "ConversationError 17: no such order"
+    [attempt] = redelivery.get(f"messages/{message}/attempts/")["results"]
+    assert (attempt["outcome"], attempt["error_class"], attempt["error_message"]) == (
+        "conversation_ended",
+        "ConversationError 17",
+        "no such order",
+    )
+    found = redelivery.get(f"messages/?reason=conversation_ended&group={ended['group_id']}")["results"]
+    assert [one["id"] for one in found] == [str(message)]
+    parked = destination.until(destination.send(conversation_id="ssb-error"), "NDLV")
+    note = destination.history(int(parked["id"]))[-1]["note"]
+    assert note == "its conversation has ended with error 17: no such order"
 
 
 @pytest.mark.conformance("SSB-8", "R6", by="exception")

@@ -2,12 +2,14 @@
 
 import json
 
+import orjson
 import pytest
 
 from poisonadmin.messages.domain.business_keys import (
     MAX_PARSED_BYTES,
     MAX_VALUE_CHARS,
     InvalidBusinessKey,
+    Loads,
     extract,
     parse_key,
     parsed_keys,
@@ -74,6 +76,15 @@ def test_two_keys_of_one_name_are_refused() -> None:
 def test_a_hostile_payload_has_no_keys_but_those_of_its_headers(payload: bytes) -> None:
     keys = parsed_keys(("$.id", "header:X-Id"))
     assert extract(keys, payload, {"X-Id": "7"}) == {"X-Id": "7"}
+
+
+@pytest.mark.parametrize("loads", [json.loads, orjson.loads])
+@pytest.mark.parametrize(
+    "digits", ["9007199254740993", "18446744073709551617", "-123456789012345678901234567890", "1.10", "12E30", "0.1e-7"]
+)
+def test_a_number_keeps_the_digits_that_came(digits: str, loads: Loads) -> None:
+    payload = f'{{"id": {digits}, "other": 0.5}}'.encode()
+    assert extract(parsed_keys(("$.id", "$.other")), payload, {}, loads=loads) == {"id": digits, "other": "0.5"}
 
 
 def test_a_value_is_stored_as_the_database_can_hold_it() -> None:

@@ -58,6 +58,8 @@ FILTERS: list[Filter] = [
     {"snoozed": ["false"]},
     {"snoozed": ["true"]},
     {"candidate": ["true"]},
+    {"held": ["true"]},
+    {"held": ["false"], "state": ["TBDL"]},
     {"confirmation": ["awaited"]},
     {"error": ["NullPointer"]},
     {"error": ["is closed already"]},

@@ -12,6 +12,7 @@ from poisonadmin.reports.domain.asked import Period, asked_report
 from poisonadmin.reports.domain.columns import InvalidReport
 from poisonadmin.reports.domain.kinds import PeriodBy
 from poisonadmin.reports.queries.rows import rows_at_once
+from tests.fixtures.decisions import mark_fail, restore
 from tests.fixtures.delivery import make_destination
 from tests.reports.made import DAY, HOUR, NOON, attempt, change, message, rows_of
 
@@ -110,6 +111,13 @@ def test_the_undecided_are_counted_by_their_age() -> None:
         ("orders.eu", 1, 2, 0, 1, 0, 0, 1, 5, 1000),
         ("orders.us", 0, 0, 0, 1, 0, 0, 0, 1, 30),
     ]
+
+
+def test_an_age_counts_from_the_failure_whatever_was_decided_since() -> None:
+    made = message(at=datetime.now(UTC) - 50 * HOUR)
+    mark_fail([made], principal=SYSTEM, reason="r")
+    restore([made], principal=SYSTEM, reason="r")
+    assert rows_of("ageing", columns=["address", "oldest_hours"]) == [("orders.eu", 50)]
 
 
 def test_redelivery_says_how_often_which_attempt_delivered_under_which_policy() -> None:

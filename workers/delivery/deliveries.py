@@ -10,7 +10,9 @@ from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.groups.domain.failures import Failure, fingerprint, title
 from poisonadmin.messages.domain.attempt import AttemptRecord
 from poisonadmin.messages.domain.outcomes import Outcome
+from poisonadmin.policies.domain.retry_decision import TOO_MANY_FAILURES
 from poisonadmin.rules.domain.content_rules import FilterDecision
+from poisonadmin.rules.domain.rules import Before
 
 
 @dataclass(slots=True, eq=False)
@@ -109,6 +111,7 @@ class Tally:
 
 
 ROLLED_BACK = "RolledBack"
+CONVERSATION_ERROR = "ConversationError"
 
 MAX_CLASS_CHARS = 255
 MAX_MESSAGE_CHARS = 4096
@@ -165,11 +168,19 @@ def roll_back(attempt: AttemptRecord, why: str | None) -> AttemptRecord:
     return fail(attempt, failure, Outcome.ROLLED_BACK)
 
 
+def end_conversation(attempt: AttemptRecord, code: int | None, why: str | None) -> AttemptRecord:
+    """Write into an attempt that it ended its conversation; with an error, which has a code, that is a failure (R6)."""
+    if code is not None:
+        fail(attempt, Failure(f"{CONVERSATION_ERROR} {code}", why or ""), Outcome(attempt.outcome))
+    attempt.error_message, attempt.error_code = why, code
+    return attempt
+
+
 def row_of_rule(run: RunIdentity, delivery: Delivery, *, finished_at: datetime) -> AttemptRecord:
     """Return the row of a message that a content rule keeps from being delivered."""
     decision = delivery.decision
     assert decision is not None
-    return attempt_row(
+    attempt = attempt_row(
         run,
         delivery,
         Outcome.RULED,
@@ -179,6 +190,9 @@ def row_of_rule(run: RunIdentity, delivery: Delivery, *, finished_at: datetime) 
         rule_id=decision.rule_id,
         rule_action=decision.action,
     )
+    if decision.action != Before.END_CONVERSATION:
+        return attempt
+    return end_conversation(attempt, TOO_MANY_FAILURES.code, attempt.error_message)
 
 
 @lru_cache(maxsize=4096)

@@ -12,8 +12,9 @@ from poisonadmin.alerts.queries.searched import longest_waiting
 from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.queries.rows import bounded, fetch_rows, fetch_values
 from poisonadmin.core.queries.scope import address_ids
-from poisonadmin.core.queries.sql import TRUE, Sql, name
+from poisonadmin.core.queries.sql import TRUE, Sql, all_of, name
 from poisonadmin.messages.queries.counts import NOW, wrong_counts_at
+from poisonadmin.messages.queries.waiting import come_due
 
 CAP = 1000
 SECONDS_TO_READ = 3
@@ -92,13 +93,13 @@ def overdue_deliveries(of: Watched) -> list[Condition]:
     with bounded(SECONDS_TO_READ):
         rows = fetch_rows(
             Sql(
-                """SELECT l.address_id, m.due_at FROM lane l
-                CROSS JOIN LATERAL (SELECT due_at FROM message WHERE lane_id = l.id AND state = 'TBDL'
-                    AND due_at >= l.next_due AND due_at < now() - {limit} ORDER BY due_at LIMIT {cap}) m
-                WHERE l.is_open AND l.next_due < now() - {limit} AND l.operation_id IS NULL AND {on} LIMIT {cap}""",
-                limit=of.limit,
-                cap=CAP,
-                on=of.condition("l.address_id"),
+                "SELECT address_id, due_at FROM ({come_due}) waiting WHERE NOT is_held",
+                come_due=come_due(
+                    all_of([Sql("l.operation_id IS NULL"), of.condition("l.address_id")]),
+                    until=Sql("now() - {limit}", limit=of.limit),
+                    most=CAP,
+                    without_closed=True,
+                ),
             )
         )
     if not rows:

@@ -6,11 +6,12 @@ in. It needs `joins`, the parameter `visible`: the ids of the addresses that who
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from poisonadmin.core.domain.access import OutOfScope, Principal
-from poisonadmin.core.queries.sql import EMPTY, Sql, join, named_sql, raw
-from poisonadmin.decisions.operations.domain.actions import ACTIONS, OperationAction
+from poisonadmin.core.queries.sql import EMPTY, Sql, join, name, named_sql, raw
+from poisonadmin.decisions.operations.domain.actions import ACTIONS, DELIVERING, OperationAction
 from poisonadmin.groups.domain.annotations import MAX_TAGS_OF_A_MESSAGE
 from poisonadmin.messages.domain.states import State
 from poisonadmin.policies.queries import policy_index
@@ -28,6 +29,7 @@ NO_OWNER = "no_owner"
 TOO_MANY_TAGS = "too_many_tags"
 UNCHANGED = "unchanged"
 PAYLOAD_REMOVED = "payload_removed"
+HELD_BY_PREDECESSOR = "held_by_predecessor"
 # Those that are about the address to which the message would go.
 OF_TARGET = frozenset({NO_DESTINATION, OVERSIZED, LISTED, CONVERSATION_ENDED})
 
@@ -38,10 +40,10 @@ RETURN_ADDRESS = raw("JOIN address AS back ON back.id = coalesce(message.origina
 # Where a redirected message goes. An address that no message has named yet is as its policy will make it.
 _TARGET = raw("""
 JOIN (
-    SELECT id, name, destination_id, max_payload_bytes, status FROM address WHERE name = %(target)s
+    SELECT id, name, destination_id, max_payload_bytes, status, is_ordered FROM address WHERE name = %(target)s
     UNION ALL
     SELECT NULL, %(target)s, (SELECT id FROM destination WHERE name = %(target_destination)s), %(target_most_bytes)s,
-           'ON'
+           'ON', FALSE
     WHERE NOT EXISTS (SELECT FROM address WHERE name = %(target)s)
 ) AS back ON TRUE
 """)
@@ -194,3 +196,40 @@ REFUSALS: dict[OperationAction, Sql] = {action.key: _refusal(action.starts) for 
 CRASHED_NOTHING = raw("""m.reason IS DISTINCT FROM 'blacklisted' AND m.crash_count = 0
  AND NOT EXISTS (SELECT FROM attempt WHERE attempt.message_id = m.id AND outcome = 'crashed')
  AND NOT EXISTS (SELECT FROM poison_entry WHERE poison_entry.message_id = m.id AND crashes > 0)""")
+
+# Those of `members` that nothing else keeps an operation from delivering, and that a message before them in their
+# ordered conversation would hold: one that waits for a decision, and is not among what the operation itself delivers.
+_HELD = partial(
+    named_sql,
+    """
+WITH going AS MATERIALIZED (
+    SELECT message.id, {place}.id AS address_id, envelope.conversation_id
+    FROM {members} JOIN message ON message.id = member.id {joins}
+    WHERE EXISTS (SELECT FROM address WHERE is_ordered) AND {place}.is_ordered AND {place}.destination_id IS NOT NULL
+      AND envelope.conversation_id IS NOT NULL AND ({refusal}) IS NULL
+), parked AS MATERIALIZED (
+    SELECT one.address_id, one.conversation_id, head.id
+    FROM (SELECT DISTINCT address_id, conversation_id FROM going) AS one CROSS JOIN LATERAL (
+        SELECT message.id FROM envelope AS near JOIN message ON message.id = near.id {joins}
+        WHERE near.conversation_id = one.conversation_id AND message.address_id = one.address_id
+          AND message.state = 'NDLV' AND NOT (({refusal}) IS NULL AND EXISTS (
+              SELECT FROM selection_piece AS piece
+              WHERE piece.selection_id = %(selection)s AND message.id BETWEEN piece.first_id AND piece.last_id
+                AND message.id = ANY(piece.message_ids)))
+        ORDER BY message.id LIMIT 1
+    ) AS head
+)
+SELECT going.id FROM going JOIN parked USING (address_id, conversation_id) WHERE parked.id < going.id
+""",
+)
+OF_SELECTION = raw(
+    "(SELECT unnest(message_ids) AS id FROM selection_piece WHERE selection_id = %(selection)s) AS member"
+)
+
+
+def held(action: OperationAction, members: Sql = OF_SELECTION) -> Sql:
+    """Return the query for the ids of `members` of the selection that an operation leaves alone as held (R17)."""
+    if action not in {*DELIVERING, OperationAction.DELIVER_NOW}:
+        return raw("SELECT NULL::bigint WHERE FALSE")
+    place = name("address" if action is OperationAction.DELIVER_NOW else "back")
+    return _HELD(place=place, members=members, joins=joins(action), refusal=REFUSALS[action])

@@ -61,8 +61,9 @@ class Answered(NamedTuple):
 
     @property
     def is_failure(self) -> bool:
-        """True where it belongs to a failure group."""
-        return self.outcome in FAILURES
+        """True where it belongs to a failure group: also where it ended its conversation with an error (R6)."""
+        ends = self.outcome in (Outcome.CONVERSATION_ENDED, Outcome.RULED) and self.fingerprint is not None
+        return ends or self.outcome in FAILURES
 
     @property
     def failures(self) -> int:

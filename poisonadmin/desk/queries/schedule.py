@@ -1,6 +1,6 @@
 """When a message was tried, when it will be, how each wait comes about, and what else decides."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from poisonadmin.core.domain.access import Principal
@@ -211,6 +211,10 @@ def schedule(message_id: int, *, principal: Principal) -> Schedule:
         in_conversation = place.conversation_failures or 0
     last = next((row for row in changes if row.event not in (Event.CLAIMED, Event.ASSIGNED)), None)
     how = how_it_waits(message, policy, last, made) if is_alive and last else None
+    if message.predecessor_id is not None:
+        # It is not due before somebody decides (R17).
+        message = replace(message, due_at=None)
+        how = f"held behind message {message.predecessor_id}, which waits for a decision"
     of = attempts_in_all(policy, message.address)
     start = Start(
         message_id=message.id,

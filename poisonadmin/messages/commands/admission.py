@@ -34,6 +34,9 @@ _ENDED = raw("""
 JOIN conversation ON conversation.address_id = message.address_id
                  AND conversation.conversation_id = envelope.conversation_id AND conversation.ended_at IS NOT NULL
 """)
+_WHY_ENDED = raw("""
+'its conversation has ended' || coalesce(' with error ' || conversation.error_code || ': ' || conversation.error, '')
+""")
 _CHOSEN = partial(
     named_sql,
     """
@@ -57,7 +60,7 @@ _PARK = move(
     Event.CONVERSATION_ENDED,
     State.NDLV,
     reason=Reason.CONVERSATION_ENDED,
-    chosen=str(_CHOSEN(refused_for=_ENDED, note=raw("'its conversation has ended'"))),
+    chosen=str(_CHOSEN(refused_for=_ENDED, note=_WHY_ENDED)),
     parts=_WITH_NOTE,
 )
 

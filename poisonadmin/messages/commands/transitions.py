@@ -33,6 +33,8 @@ COUNT_CHANGED = "SELECT count(*) FROM changed"
 
 # By these a message is given up on, or tried again, because of the result of their delivery.
 _FAILURES = (Event.FAILED, Event.CRASHED, Event.NODE_LOST, Event.ROLLED_BACK, Event.DISCARDED, Event.RETURNED)
+# From this state the end of a conversation is that of a delivery, with an error; what waits beside it is parked.
+_ENDING = {State.DLNG: (Event.CONVERSATION_ENDED,)}
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def move(
     returned += [f"chosen.{column} AS was_{column}" for column in before_it]
     returned += [] if isinstance(event, Event) else [f"{event} AS event"]
     history = _history(_text(event), f"'{start}'", _constant(to), parts.note, is_decision=parts.is_decision)
-    results = _results(_text(event), _constant(to), before_it) if is_result else EMPTY
+    results = _results(_text(event), start, _constant(to), before_it) if is_result else EMPTY
     statement = named_sql(
         """
 WITH {before}chosen AS ({query}), changed AS (
@@ -276,13 +278,13 @@ _IS_SAME_GROUP = partial(
 )
 
 
-def _results(event: str, to: str, before_it: Sequence[str]) -> Sql:
+def _results(event: str, start: State, to: str, before_it: Sequence[str]) -> Sql:
     """Return the results of the operations that the messages belong to; a failure is compared with the one before."""
     group_before = name("was_group_id" if "group_id" in before_it else "group_id")
     outcome = _OUTCOME(
         to=raw(to),
         event=raw(event),
-        failures=_list(f"'{one}'" for one in _FAILURES),
+        failures=_list(f"'{one}'" for one in (*_FAILURES, *_ENDING.get(start, ()))),
         is_same_group=_IS_SAME_GROUP(one=group_before, other=name("group_id")),
     )
     is_same_group = _IS_SAME_GROUP(one=name("result.group_id"), other=name("excluded.failed_group_id"))

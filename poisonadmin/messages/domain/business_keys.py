@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from poisonadmin.messages.domain.envelope_fields import storable
@@ -66,7 +66,8 @@ def parse_key(text: str) -> KeyDefinition:
 def extract(
     keys: Sequence[KeyDefinition], payload: bytes, headers: Mapping[str, str], *, loads: Loads = json.loads
 ) -> dict[str, str]:
-    """Return name -> value of the keys that the message has: texts as they are, numbers and booleans as in JSON.
+    """Return name -> value of the keys that the message has: texts as they are, booleans as in JSON, numbers in the
+    digits that came (R19).
 
     At most 255 characters of a value are kept. What is absent, empty, an object or a list is left out, as is everything
     in a payload that is no JSON or longer than 1 MiB. `loads` may be any parser that raises `ValueError`.
@@ -74,11 +75,16 @@ def extract(
     >>> keys = [parse_key("$.order.id"), parse_key("header:X-Shop")]
     >>> extract(keys, b'{"order": {"id": 4711}}', {"x-shop": "eu"})
     {'order.id': '4711', 'X-Shop': 'eu'}
+    >>> extract([parse_key("$.id")], b'{"id": 100000000000000000000001.50}', {})
+    {'id': '100000000000000000000001.50'}
     """
     found: dict[str, str] = {}
     document: Any = None
     if any(key.header is None for key in keys):
         document = _document(payload, loads)
+        if any(isinstance(_at(document, key.path), float) for key in keys):
+            # A double has lost digits of what came; read again, numbers are the texts that they are written as.
+            document = _document(payload, partial(json.loads, parse_int=str, parse_float=str))
     for key in keys:
         value = _header(key.header, headers) if key.header is not None else _at(document, key.path)
         text = _text(value)
@@ -152,6 +158,6 @@ def _text(value: Any) -> str:
         return shortened(value.strip())
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int | float):
-        return shortened(json.dumps(value))
+    if isinstance(value, int):
+        return shortened(str(value))
     return ""

@@ -243,6 +243,7 @@ def _listed(row: Mapping[str, Any], address_status: str) -> dict[str, Any]:
         "address_status": address_status,
         "tags": json.loads(row["tags"] or "[]"),
         "archived": True,
+        "predecessor_id": None,
     }
 
 

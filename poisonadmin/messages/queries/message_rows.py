@@ -12,6 +12,7 @@ from poisonadmin.core.queries.rows import fetch, fetch_values
 from poisonadmin.core.queries.sql import Sql
 from poisonadmin.messages.queries.archived_index import require_archived
 from poisonadmin.messages.queries.merged_groups import SEEN_AS
+from poisonadmin.messages.queries.waiting import PREDECESSOR
 
 COLUMNS = Sql(
     """m.id, e.message_id, a.name AS address, m.state, m.reason, m.candidate, m.attempt_number, m.failure_count,
@@ -22,8 +23,9 @@ COLUMNS = Sql(
  FROM history h WHERE h.message_id = m.id AND h.event = 'released') AS attempts_begun,
  a.status AS address_status, (SELECT username FROM auth_user JOIN message_owner ON owner_id = auth_user.id
  WHERE message_owner.message_id = m.id) AS owner, coalesce((SELECT tags FROM message_tag
- WHERE message_tag.message_id = m.id), ARRAY[]::text[]) AS tags, FALSE AS archived""",
+ WHERE message_tag.message_id = m.id), ARRAY[]::text[]) AS tags, FALSE AS archived, {predecessor} AS predecessor_id""",
     seen_as=SEEN_AS,
+    predecessor=PREDECESSOR,
 )
 JOINS = Sql(
     """JOIN envelope e ON e.id = m.id JOIN address a ON a.id = m.address_id
@@ -37,7 +39,8 @@ class MessageRow:
     address had named at intake. `attempts_begun` leaves out what was claimed and put back before it was begun, which
     `attempt_number` counts. Nothing is delivered while `address_status` is not ON, whatever is due.
     `owner`: the account that cares for it. `tags`: those of rules and of people. `archived`: it is in the archive
-    alone, from which it can be restored.
+    alone, from which it can be restored. `predecessor_id`: the message before it in its ordered conversation that waits
+    for a decision, and holds it.
     """
 
     id: int
@@ -66,6 +69,7 @@ class MessageRow:
     owner: str | None
     tags: Sequence[str]
     archived: bool
+    predecessor_id: int | None
 
     @property
     def etag(self) -> str:

@@ -154,7 +154,8 @@ def _nth(counts: Counts, place: int) -> int:
 _AGE = ReportColumn(
     "age_hours",
     ColumnType.WHOLE,
-    lambda dialect: f"CAST(floor({dialect.seconds('m.state_at', 'now()')} / 3600) AS bigint)",
+    # Since its last failure: a decision that left it undecided, or was cancelled, makes it no younger (R19).
+    lambda dialect: f"CAST(floor({dialect.seconds('coalesce(m.failed_at, m.state_at)', 'now()')} / 3600) AS bigint)",
 )
 _SECONDS = ReportColumn(
     "seconds", ColumnType.WHOLE, lambda dialect: f"CAST(round({dialect.seconds('h.before_at', 'h.at')}) AS bigint)"

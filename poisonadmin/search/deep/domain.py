@@ -2,6 +2,7 @@
 those that are about it.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -89,9 +90,16 @@ def payload_test(clauses: Iterable[PayloadAt | PayloadHolds], *, loads: Callable
     >>> test = payload_test([PayloadHolds(b"77"), PayloadHolds(b"78", negated=True)], loads=json.loads)
     >>> test(b'{"customer": 77}'), test(b'[77, 78]')
     (True, False)
+    >>> import orjson
+    >>> found = payload_test([PayloadAt({"path": "$.id", "one_of": [10**20 + 1]})], loads=orjson.loads)
+    >>> found(b'{"id": 100000000000000000001}'), found(b'{"id": 100000000000000000000}')
+    (True, False)
     """
     held = [clause for clause in clauses if isinstance(clause, PayloadHolds)]
-    inside = [(json_condition(one.condition), one.negated) for one in clauses if isinstance(one, PayloadAt)]
+    at = [clause for clause in clauses if isinstance(clause, PayloadAt)]
+    inside = [(json_condition(one.condition), one.negated) for one in at]
+    if any(isinstance(number, int) and not -(2**63) <= number < 2**64 for one in at for number in _compared(one)):
+        loads = json.loads  # others read whole numbers of so many digits as doubles
 
     def holds(payload: bytes | None) -> bool:
         found = payload or b""
@@ -101,6 +109,12 @@ def payload_test(clauses: Iterable[PayloadAt | PayloadHolds], *, loads: Callable
         return all(_is_so(subject, test) is not negated for test, negated in inside)
 
     return holds
+
+
+def _compared(clause: PayloadAt) -> list[Any]:
+    """Return the values that a place in the payload is compared with."""
+    bounds = clause.condition.get("within") or clause.condition.get("between") or {}
+    return [*clause.condition.get("one_of", ()), *bounds.values()]
 
 
 def _is_so(subject: Subject, holds: Holds) -> bool:

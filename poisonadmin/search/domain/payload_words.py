@@ -53,8 +53,6 @@ def _number(text: str) -> int | float | None:
     if not _NUMBER.fullmatch(text):
         return None
     number = int(text) if text.lstrip("-").isdigit() else float(text)
-    if not -(2**63) <= number < 2**64:
-        number = float(number)  # as parsers of JSON read it
     return number if isfinite(number) else None
 
 

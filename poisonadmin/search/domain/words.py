@@ -153,6 +153,12 @@ WORDS = (
     SearchWord("group", ID, "A failure group.", "failure group", column="group_id"),
     SearchWord("reason", choice(Reason), form=FormField("Reason"), column="reason"),
     SearchWord("candidate", FLAG, "Whether it may have crashed its consumer."),
+    SearchWord(
+        "held",
+        FLAG,
+        "Whether it has come due, and its address does not deliver, or a message before it in its ordered conversation"
+        " waits for a decision.",
+    ),
     SearchWord("confirmation", choice(Confirming), "", "consumer confirmation", FormField("Consumer confirmation")),
     SearchWord(
         "original_address",

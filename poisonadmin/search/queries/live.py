@@ -13,6 +13,7 @@ from poisonadmin.core.queries.scope import visible_ids
 from poisonadmin.core.queries.sql import Sql, all_of, any_of
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.dead_letter_queues import in_any_queue, queues_of
+from poisonadmin.messages.queries.waiting import FLOOR, HAS_WAITING
 from poisonadmin.search.domain.filters import MessageFilter, Term
 from poisonadmin.search.domain.payload_words import require_plain
 from poisonadmin.search.queries.counted import COLUMNS
@@ -23,10 +24,14 @@ from poisonadmin.search.queries.meanings import MEANINGS, as_groups
 # and what is under way is named by the open claims; both are few beside what is delivered. The CASE keeps the planner,
 # whose statistics are older than any claim, from beginning with the state.
 IN_STATE = {
-    "TBDL": Sql("""m.state = 'TBDL' AND m.id IN (
-        SELECT waiting.id FROM lane CROSS JOIN LATERAL (
-            SELECT w.id FROM message w WHERE w.lane_id = lane.id AND w.state = 'TBDL' AND w.due_at >= lane.next_due
-        ) AS waiting WHERE lane.next_due IS NOT NULL)"""),
+    "TBDL": Sql(
+        """m.state = 'TBDL' AND m.id IN (
+        SELECT waiting.id FROM lane l CROSS JOIN LATERAL (
+            SELECT w.id FROM message w WHERE w.lane_id = l.id AND w.state = 'TBDL' AND w.due_at >= {floor}
+        ) AS waiting WHERE {has_waiting})""",
+        floor=FLOOR,
+        has_waiting=HAS_WAITING,
+    ),
     "DLNG": Sql("""CASE WHEN m.state = 'DLNG' THEN TRUE END AND m.id = ANY(ARRAY(
         SELECT unnest(message_ids) FROM claim_shard JOIN claim ON claim.id = claim_id WHERE is_open))"""),
     "DLVD": Sql("m.state = 'DLVD' AND NOT m.is_undecided AND NOT m.is_given_up"),
@@ -119,6 +124,8 @@ def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where
     if states is None and (reasons := codes.get("reason")) is not None:
         # Only what has stopped has a reason, but for what was handed back.
         states = (State.NDLV, State.FAIL, *([State.DLVD] if Reason.HANDED_BACK in reasons else []))
+    if states is None and any(term.field == "held" and True in term.values for term in message_filter.terms):
+        states = (State.TBDL,)
     times = [term for term in message_filter.terms if term.field in TIMES and not term.negated]
     return Where(states, codes.get("reason"), other_reasons, ids, few, times, all_of(rest))
 

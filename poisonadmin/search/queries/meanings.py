@@ -18,6 +18,7 @@ from poisonadmin.core.queries.sql import Sql, any_of, name, raw
 from poisonadmin.messages.queries.counts import CONFIRMING
 from poisonadmin.messages.queries.dead_letter_queues import in_any_queue, queues_of
 from poisonadmin.messages.queries.merged_groups import SEEN_AS, with_members
+from poisonadmin.messages.queries.waiting import come_due
 from poisonadmin.search.domain import spark_sql
 from poisonadmin.search.domain.filters import Term
 from poisonadmin.search.domain.spark_sql import is_one_of, spark_text, spark_time
@@ -104,6 +105,11 @@ def _address(term: Term, _: Principal) -> Sql:
 
 def _candidate(term: Term, _: Principal) -> Sql:
     return Sql("m.candidate") if term.values[0] else Sql("NOT m.candidate")
+
+
+def _held(term: Term, _: Principal) -> Sql:
+    held = Sql("m.id IN (SELECT id FROM ({come_due}) waiting WHERE is_held)", come_due=come_due(most=None))
+    return held if term.values[0] else held.negated
 
 
 def _confirmation(term: Term, _: Principal) -> Sql:
@@ -346,6 +352,7 @@ MEANINGS: dict[str, Meaning] = {
     "snoozed": Meaning(groups=_groups_snoozed),
     "candidate": Meaning(_candidate, files=lambda term, _: "m.candidate" if term.values[0] else "NOT m.candidate"),
     "confirmation": Meaning(_confirmation),
+    "held": Meaning(_held),
     "error": Meaning(_error, files=_error_in_files, are_files_near=True),
     "destination": Meaning(_destination, files=_destination_in_files),
     "consumer_version": Meaning(_consumer_version),

@@ -6,7 +6,7 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.exports import Row
-from poisonadmin.core.queries.rows import fetch_rows
+from poisonadmin.core.queries.rows import QueryTooExpensive, fetch_rows
 from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.search.domain.filters import MessageFilter
 from poisonadmin.search.queries.lists import iter_messages
@@ -42,20 +42,26 @@ _ON_RECORD = ("error_class", "error_message", "original_address", "failure_count
 def report_rows(message_filter: MessageFilter, *, principal: Principal) -> Iterator[list[Row]]:
     """Yield the rows of a list in `COLUMNS`, some hundred at a time, the newest message first.
 
-    At most 10,000 messages; when more match, the last row says so.
+    At most 10,000 messages; when more match, or take too long to be read, the last row says so.
     """
     principal.require(Permission.EXPORT)
     rows = iter_messages(message_filter, principal, MAX_ROWS + 1)
     written = 0
-    while batch := list(islice(rows, SLICE)):
-        kept = batch[: MAX_ROWS - written]
-        written += len(kept)
-        if kept:
-            yield list(_rows(kept))
-        if len(kept) < len(batch):
-            notice = f"Cut at {MAX_ROWS:,} messages; more match. Narrow the filter to see the rest."
-            yield [(notice, *[""] * (len(COLUMNS) - 1))]
-            return
+    try:
+        while batch := list(islice(rows, SLICE)):
+            kept = batch[: MAX_ROWS - written]
+            written += len(kept)
+            if kept:
+                yield list(_rows(kept))
+            if len(kept) < len(batch):
+                yield _notice(f"Cut at {MAX_ROWS:,} messages; more match. Narrow the filter to see the rest.")
+                return
+    except QueryTooExpensive:
+        yield _notice(f"Cut at {written:,} messages; more may match, and take too long to read. Narrow the filter.")
+
+
+def _notice(text: str) -> list[Row]:
+    return [(text, *[""] * (len(COLUMNS) - 1))]
 
 
 def _rows(messages: Sequence[MessageRow]) -> Iterator[Row]:

@@ -32,6 +32,8 @@ from poisonadmin.web.api.problems import plain_problem
 _PLAIN = {
     "due": "Messages that should be delivered now, counted to 10,000.",
     "overdue": "Messages that are late by more than 10 s, counted to 10,000.",
+    "held": "Messages that have come due on an address that does not deliver, or behind one that waits for a decision,"
+    " counted to 10,000.",
     "stuck": "Messages in DLNG more than 10 s past their lease.",
     "oldest_due_seconds": "How long the longest waiting due message has waited beyond its time.",
     "oldest_undecided_seconds": "How long the oldest message in NDLV has been there.",

@@ -16,11 +16,11 @@ from poisonadmin.core.queries.sql import EMPTY, Sql
 from poisonadmin.messages.domain.states import Confirming
 from poisonadmin.messages.queries.counts import CONFIRMING, NOW
 from poisonadmin.messages.queries.merged_groups import SEEN_AS
+from poisonadmin.messages.queries.waiting import CAP, come_due
 from poisonadmin.search.queries.meanings import IS_SNOOZED
 from poisonadmin.system.queries.nodes import ALIVE
 
-OVERDUE_SECONDS = 10
-CAP = 10_000
+_IS_OVERDUE = Sql("NOT is_held AND due_at < now() - interval '10 s'")
 
 SECONDS_TO_READ = 3
 # Span in seconds -> width of a bar in seconds: some sixty bars each.
@@ -33,8 +33,8 @@ REMEMBERED_CHARTS = 64
 @dataclass(frozen=True)
 class Due:
     """`due` counts what should be delivered now, `overdue` what is late by more than 10 s and waits for no operation,
-    `held` what is due on an address that does not deliver; each counted up to
-    10,000. `next_due` is when the next one is due, at the earliest.
+    `held` what has come due on an address that does not deliver, or behind a message of its ordered conversation that
+    waits for a decision; each counted up to 10,000. `next_due` is when the next one is due, at the earliest.
     """
 
     due: int
@@ -86,24 +86,18 @@ def undecided_count(principal: Principal) -> int:
 def due(principal: Principal) -> Due:
     """Return what is due, overdue, or due and held, lane by lane from the index that the delivery uses."""
     principal.require(Permission.READ)
+    scope = scope_condition(principal, "l.address_id")
     row = fetch_one(
         Due,
         Sql(
-            """WITH waiting AS (
-              SELECT l.is_open, l.operation_id IS NULL AS is_live, m.due_at FROM lane l
-              JOIN LATERAL (SELECT due_at FROM message WHERE lane_id = l.id AND state = 'TBDL' AND due_at <= now()
-                              AND due_at >= l.next_due
-                            ORDER BY due_at LIMIT {cap}) m ON true
-              WHERE {scope} LIMIT {cap})
-            SELECT count(*) FILTER (WHERE is_open) AS due,
-                   count(*) FILTER (WHERE is_open AND is_live AND due_at < now() - {overdue} * interval '1 s')
-                       AS overdue,
-                   count(*) FILTER (WHERE NOT is_open) AS held,
+            """SELECT count(*) FILTER (WHERE NOT is_held) AS due, count(*) FILTER (WHERE {overdue}) AS overdue,
+                   least(count(*) FILTER (WHERE is_held), {cap}) AS held,
                    (SELECT min(l.next_due) FROM lane l WHERE l.is_open AND l.next_due > now() AND {scope}) AS next_due
-            FROM waiting""",
+            FROM ({come_due}) waiting""",
+            overdue=_IS_OVERDUE + Sql("AND operation_id IS NULL"),
             cap=CAP,
-            scope=scope_condition(principal, "l.address_id"),
-            overdue=OVERDUE_SECONDS,
+            come_due=come_due(scope),
+            scope=scope,
         ),
     )
     assert row is not None
@@ -235,6 +229,7 @@ class SystemMetrics:
 
     due: int
     overdue: int
+    held: int
     oldest_due_seconds: float
     stuck: int
     oldest_undecided_seconds: float
@@ -245,14 +240,9 @@ class SystemMetrics:
 
 
 _METRICS = Sql(
-    """WITH waiting AS (
-      SELECT m.due_at FROM lane l
-      CROSS JOIN LATERAL (SELECT due_at FROM message WHERE lane_id = l.id AND state = 'TBDL' AND due_at <= now()
-                            AND due_at >= l.next_due ORDER BY due_at LIMIT {cap}) m
-      WHERE l.is_open AND l.next_due <= now() LIMIT {cap})
-    SELECT count(*) AS due,
-      count(*) FILTER (WHERE due_at < now() - interval '10 s') AS overdue,
-      coalesce(extract(epoch FROM now() - min(due_at)), 0)::float8 AS oldest_due_seconds,
+    """SELECT count(*) FILTER (WHERE NOT is_held) AS due, count(*) FILTER (WHERE {overdue}) AS overdue,
+      least(count(*) FILTER (WHERE is_held), {cap}) AS held,
+      coalesce(extract(epoch FROM now() - min(due_at) FILTER (WHERE NOT is_held)), 0)::float8 AS oldest_due_seconds,
       (SELECT count(*) FROM claim c JOIN claim_shard s ON s.claim_id = c.id
          LEFT JOIN node n ON n.claim_id = c.id AND n.shard = s.shard
          CROSS JOIN LATERAL unnest(s.message_ids) AS taken (id)
@@ -265,7 +255,9 @@ _METRICS = Sql(
       (SELECT count(*) FROM (SELECT FROM confirmation c WHERE {unanswered} LIMIT {cap}) AS found)
         AS unanswered,
       (SELECT coalesce(sum(wrong), 0)::bigint FROM counter_check) AS miscounted
-    FROM waiting""",
+    FROM ({come_due}) waiting""",
+    overdue=_IS_OVERDUE,
+    come_due=come_due(),
     cap=CAP,
     alive=ALIVE,
     unanswered=CONFIRMING[Confirming.UNANSWERED],

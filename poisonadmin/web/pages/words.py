@@ -93,12 +93,13 @@ COUNTS: dict[str, str] = {
 }
 
 REFUSALS: dict[str, str] = {
-    "not_found": "not found in your scope",
+    "not_found": "not found in your scope, or archived",
     "no_destination": "its address has no destination; give it one first",
     "oversized": "its payload is larger than its address allows; raise max_payload_bytes in the policy first",
     "payload_removed": "its payload was removed, as its policy says, so there is nothing left to deliver",
     "listed": "it is on the poison list of the address that it would go to",
     "conversation_ended": "its conversation has ended on the address that it would go to",
+    "held_by_predecessor": "a message before it in its ordered conversation waits for a decision",
     "not_json": "its payload is not JSON",
     "patch_failed": "the patch does not apply to its payload",
     "too_large_to_patch": "its payload, or the result, is too large to be patched",

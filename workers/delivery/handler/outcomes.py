@@ -11,7 +11,16 @@ from poisonadmin.delivery.domain.journal import Kind, Result, Why
 from poisonadmin.groups.domain.failures import Failure
 from poisonadmin.messages.domain.attempt import AttemptRecord
 from poisonadmin.messages.domain.outcomes import Outcome
-from workers.delivery.deliveries import MAX_MESSAGE_CHARS, Delivery, RunIdentity, attempt_row, fail, roll_back, storable
+from workers.delivery.deliveries import (
+    MAX_MESSAGE_CHARS,
+    Delivery,
+    RunIdentity,
+    attempt_row,
+    end_conversation,
+    fail,
+    roll_back,
+    storable,
+)
 from workers.delivery.http.answers import INVALID_ANSWER, MAX_CODE
 from workers.delivery.run import Run, instant
 
@@ -107,9 +116,7 @@ def result_row(run: RunIdentity, delivery: Delivery, result: Result, *, owner: s
     if result.kind is Kind.ROLLED_BACK:
         return roll_back(attempt, why)
     code = details.get("code")
-    attempt.error_message = why
-    attempt.error_code = code if isinstance(code, int) and 0 <= code <= MAX_CODE else None
-    return attempt
+    return end_conversation(attempt, code if isinstance(code, int) and 0 <= code <= MAX_CODE else None, why)
 
 
 def _target(details: dict[str, Any], delivery: Delivery, owner: str) -> str:

@@ -27,6 +27,7 @@ from workers.delivery.deliveries import (
     Delivery,
     TaskDestination,
     attempt_row,
+    end_conversation,
     fail,
     roll_back,
     storable,
@@ -169,8 +170,8 @@ class Exchange:
         if outcome.outcome is Outcome.ROLLED_BACK:
             roll_back(attempt, why)
             return
-        attempt.outcome, attempt.error_message = outcome.outcome, why
-        attempt.move_to, attempt.error_code = outcome.address, outcome.error_code
+        attempt.outcome, attempt.move_to = outcome.outcome, outcome.address
+        end_conversation(attempt, outcome.error_code, why)
 
     async def _answer(self, delivery: Delivery) -> IncomingAnswer:
         """Return the answer with what is wanted of its body; afterwards its connection is free again, or closed."""

@@ -15,7 +15,7 @@ from poisonadmin.core.commands.locks import retried
 from poisonadmin.core.domain.access import Permission, Principal, Role
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.core.queries.scope import visible_ids
-from poisonadmin.core.queries.sql import Sql
+from poisonadmin.core.queries.sql import Sql, raw
 from poisonadmin.decisions.commands import decisions
 from poisonadmin.decisions.commands.decisions import Decided, OperationRef
 from poisonadmin.decisions.operations.domain.actions import DELIVERING, OperationAction
@@ -81,13 +81,23 @@ def _carry_out(operation: Operation) -> bool:
         place = found[4] if is_piece else 0
         some = _at_once(operation, ids[place:])
         is_end = is_piece and place + len(some) == len(ids)
-        crashed = _spared(cursor, operation, some)
-        decided = decide(operation, [one for one in some if one not in crashed])
-        decided = replace(decided, refused=decided.refused | dict.fromkeys(crashed, refusals.CRASHED))
+        left = dict.fromkeys(_held(cursor, operation, some), refusals.HELD_BY_PREDECESSOR)
+        left |= dict.fromkeys(_spared(cursor, operation, some), refusals.CRASHED)
+        decided = decide(operation, [one for one in some if one not in left])
+        decided = replace(decided, refused=decided.refused | left)
         record(cursor, operation, decided, set(some), pieces=int(is_end), place=place + len(some) if is_piece else 0)
         if operation.restart_job_id is not None:
             cursor.execute(_COUNT_RESTARTS, {"restart_job": operation.restart_job_id, "ids": sorted(decided.changed)})
     return True
+
+
+def _held(cursor: CursorWrapper, operation: Operation, ids: Sequence[int]) -> list[int]:
+    """Return which members an undecided message before them would hold that the operation does not deliver itself."""
+    action, principal = OperationAction(operation.action), principal_of(operation)
+    values = refusals.values(action, operation.params, principal) | {"visible": visible_ids(principal)}
+    query = refusals.held(action, raw("unnest(%(ids)s::bigint[]) AS member (id)"))
+    cursor.execute(str(query), values | {"selection": operation.selection_id, "ids": list(ids)})
+    return [row[0] for row in cursor.fetchall()]
 
 
 def _spared(cursor: CursorWrapper, operation: Operation, ids: Sequence[int]) -> set[int]:

@@ -29,9 +29,8 @@ _ACCEPTED = partial(
     named_sql,
     """
 SELECT message.id
-FROM (SELECT unnest(message_ids) AS id FROM selection_piece WHERE selection_id = %(selection)s) AS member
-     JOIN message ON message.id = member.id {joins}
-WHERE ({refusal}) IS NULL
+FROM {members} JOIN message ON message.id = member.id {joins}
+WHERE ({refusal}) IS NULL AND message.id NOT IN ({held})
 ORDER BY {order} LIMIT {most}
 """,
 )
@@ -85,6 +84,8 @@ def preview_change(values: Mapping[str, Any], params: Mapping[str, Any], accepte
     `values`: the parameters of the refusals, and `selection`.
     """
     statement = _ACCEPTED(
+        members=refusals.OF_SELECTION,
+        held=refusals.held(OperationAction.PATCH),
         joins=refusals.joins(OperationAction.PATCH),
         refusal=refusals.REFUSALS[OperationAction.PATCH],
         order=raw("message.id" if accepted <= MAX_TRIED else "random()"),

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.rows import bounded, fetch_rows
 from poisonadmin.core.queries.scope import destinations_seen, visible_ids
-from poisonadmin.core.queries.sql import Sql, name, named_sql
+from poisonadmin.core.queries.sql import Sql, name, named_sql, raw
 from poisonadmin.decisions.operations.domain.actions import DELIVERING, OperationAction
 from poisonadmin.decisions.operations.domain.pace import UNLIMITED, Deliveries, Duration, Pace, duration
 from poisonadmin.decisions.operations.domain.params import checked_params
@@ -33,12 +33,12 @@ _SORTS = partial(
 SELECT why, CASE WHEN why IN ('TBDL', 'DLNG') THEN operation_id END, address, back, destination_id, is_enabled, status,
        crash_count, has_crashed, count(*)
 FROM (
-    SELECT {refusal} AS why, message.operation_id, address.name AS address, back.name AS back,
-           destination.id AS destination_id, destination.is_enabled, {place}.status,
+    SELECT CASE WHEN message.id IN ({held}) THEN '{held_by_predecessor}' ELSE {refusal} END AS why,
+           message.operation_id, address.name AS address, back.name AS back, destination.id AS destination_id,
+           destination.is_enabled, {place}.status,
            message.candidate OR message.crash_count > 0 AS has_crashed,
            CASE WHEN message.candidate OR message.crash_count > 0 THEN message.crash_count ELSE 0 END AS crash_count
-    FROM (SELECT unnest(message_ids) AS id FROM selection_piece WHERE selection_id = %(selection)s) AS member
-         JOIN message ON message.id = member.id {joins}
+    FROM {members} JOIN message ON message.id = member.id {joins}
          LEFT JOIN destination ON destination.id = {place}.destination_id
 ) AS looked_at
 GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9
@@ -164,14 +164,23 @@ def preview(
     values = refusals.values(action, checked_params(action, params), principal)
     with bounded(PREVIEW_SECONDS):
         place = name("address" if action is OperationAction.DELIVER_NOW else "back")
-        statement = _SORTS(refusal=refusals.REFUSALS[action], joins=refusals.joins(action), place=place)
+        statement = _SORTS(
+            members=refusals.OF_SELECTION,
+            held=refusals.held(action),
+            held_by_predecessor=raw(refusals.HELD_BY_PREDECESSOR),
+            refusal=refusals.REFUSALS[action],
+            joins=refusals.joins(action),
+            place=place,
+        )
         known = values | {"selection": selection.id, "visible": visible_ids(principal)}
         sorts = [_Sort(*row) for row in fetch_rows(str(statement), known)]
         taken = [one for one in sorts if one.why is None]
         change = None
         if action is OperationAction.PATCH:
             change = preview_change(known, checked_params(action, params), sum(one.n for one in taken))
-    refused = _refused([one for one in sorts if one.why is not None])
+    # A member without a row is archived, or erased: carrying it out does not find it either.
+    gone = selection.count - sum(one.n for one in sorts)
+    refused = _refused([one for one in sorts if one.why is not None], gone)
     destinations = _destinations(principal)
     targets = _targets(taken, action, destinations)
     if change is not None and change.is_whole:
@@ -204,8 +213,8 @@ def refusal_of(why: str, operation_id: int | None, back: str) -> tuple[str, str 
     return why, back if why in refusals.OF_TARGET else None
 
 
-def _refused(sorts: Iterable[_Sort]) -> list[LeftAlone]:
-    counts = Counter[tuple[str, str, str | None]]()
+def _refused(sorts: Iterable[_Sort], gone: int) -> list[LeftAlone]:
+    counts = Counter[tuple[str, str, str | None]]({(refusals.NOT_FOUND, "", None): gone} if gone else {})
     for one in sorts:
         code, detail = refusal_of(one.why or "", one.operation_id, one.back)
         hidden = code == refusals.NOT_FOUND
