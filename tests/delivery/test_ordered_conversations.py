@@ -3,7 +3,7 @@
 import pytest
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.delivery.commands.claim import claim_due
+from poisonadmin.delivery.commands.claim import claim_due, seconds_until_due
 from poisonadmin.delivery.commands.ordered_conversations import RUN, clear_lanes
 from poisonadmin.delivery.commands.recovery import recover
 from poisonadmin.delivery.commands.settle import settle
@@ -46,6 +46,16 @@ def test_a_run_of_a_conversation_is_claimed_in_order_and_nothing_behind_it(order
     assert taken() == [], "its predecessors are under way"
     deliver(first)
     assert taken() == later
+
+
+def test_nothing_is_due_once_it_is_on_the_lanes_of_its_conversation(ordered: str) -> None:
+    """Else a dispatcher without anything to do would claim ten times a second."""
+    ids = enqueue(2, conversation_id="c-1")
+    assert taken() == ids
+    assert seconds_until_due() is None
+    deliver(ids)
+    assert taken() == []
+    assert seconds_until_due() is None
 
 
 def test_conversations_do_not_wait_for_each_other(ordered: str) -> None:

@@ -280,6 +280,10 @@ def _claim(allow: Callable[[list[Capacity]], tuple[Allowance, ...]], tasks: int,
         if isolation:  # one destination a claim: a node that crashes with it has only these to suspect
             lanes = [lane for lane in lanes if lane.destination_id == lanes[0].destination_id]
         runs = ordered_conversations.runs(cursor, [lane.id for lane in lanes if lane.is_ordered])
+        # Conversations have lanes of their own: where all have one, nothing is due on the lane that they came to.
+        left = [lane.id for lane in lanes if lane.is_ordered and lane.run_due is None and lane.id not in runs]
+        if left:
+            cursor.execute(str(_RAISE_LOW_WATER_MARKS), {"lanes": left})
         # A lane whose head may not be delivered yet has nothing to give.
         lanes = [lane for lane in lanes if not lane.is_ordered or lane.id in runs]
         caps = lane_caps([(lane.id, lane.destination_id) for lane in lanes if not lane.operation_id], given, runs)

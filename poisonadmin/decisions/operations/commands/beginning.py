@@ -38,14 +38,29 @@ from poisonadmin.store.models.operation import Operation, OperationPace, Selecti
 # Few enough to be decided on at once: they wait for nobody, and nobody waits for them.
 DECIDED_AT_ONCE = 100
 
+# What is delivered in order is chosen by whole conversations, from their first members on: a member is answered only
+# when those before it are.
 _CANARY = """
+WITH member AS (
+    SELECT id, group_id, address_id,
+           CASE WHEN conversation_id IS NULL THEN id
+                ELSE min(id) OVER (PARTITION BY target_id, conversation_id) END AS first_id
+    FROM (
+        SELECT m.id, m.group_id, m.address_id, target.id AS target_id, CASE WHEN target.is_ordered THEN (
+                   SELECT conversation_id FROM envelope WHERE envelope.id = m.id) END AS conversation_id
+        FROM (SELECT unnest(message_ids) AS id FROM selection_piece WHERE selection_id = %(selection)s) AS selected
+             JOIN message m ON m.id = selected.id LEFT JOIN address AS target ON target.id = coalesce(
+                 (SELECT id FROM address WHERE name = %(target)s), m.original_address_id, m.address_id)
+        WHERE m.state = 'NDLV'
+    ) AS undecided
+), first AS (
+    SELECT id, row_number() OVER (PARTITION BY group_id, address_id ORDER BY random()) AS turn, random() AS place
+    FROM member WHERE id = first_id ORDER BY 2, 3 LIMIT %(most)s
+)
 UPDATE operation SET is_watched = TRUE, canary = (
-    SELECT coalesce(array_agg(id ORDER BY turn, place), '{}') FROM (
-        SELECT m.id, row_number() OVER (PARTITION BY m.group_id, m.address_id ORDER BY random()) AS turn,
-               random() AS place
-        FROM (SELECT unnest(message_ids) AS id FROM selection_piece WHERE selection_id = %(selection)s) AS member
-             JOIN message m ON m.id = member.id
-        WHERE m.state = 'NDLV' ORDER BY 2, 3 LIMIT %(most)s
+    SELECT coalesce(array_agg(id ORDER BY turn, place, id), '{}') FROM (
+        SELECT member.id, turn, place FROM first JOIN member ON member.first_id = first.id
+        ORDER BY turn, place, member.id LIMIT %(most)s
     ) AS chosen
 ) WHERE id = %(operation)s
 """
@@ -263,6 +278,7 @@ def _sign_off_of(
 
 def _choose_canary(operation: Operation) -> None:
     """Choose the members to try first: some of every failure group and address, as far as there are enough."""
-    values = {"operation": operation.id, "selection": operation.selection_id, "most": STAGE_ENDS[-1]}
+    values: dict[str, Any] = {"operation": operation.id, "selection": operation.selection_id, "most": STAGE_ENDS[-1]}
+    values["target"] = operation.params.get("address")
     with connection.cursor() as cursor:
         cursor.execute(_CANARY, values)

@@ -58,6 +58,17 @@ WHERE lane.operation_id = operation.id AND operation.ended_at IS NOT NULL AND NO
 _HALT = """
 UPDATE operation SET state = 'halted', state_at = now(), halted_why = %(why)s WHERE id = %(id)s AND state = 'running'
 """
+# Members of the stage that is tried, behind one of their ordered conversation that waits for a decision.
+_HELD = """
+SELECT count(*) FROM operation CROSS JOIN LATERAL unnest(canary[1:walked]) AS member (id)
+     JOIN message ON message.id = member.id AND message.state = 'TBDL' AND message.operation_id = operation.id
+     JOIN address ON address.id = message.address_id AND address.is_ordered
+     JOIN envelope ON envelope.id = message.id
+WHERE operation.id = %(id)s AND EXISTS (
+    SELECT FROM envelope AS its JOIN message AS former ON former.id = its.id
+    WHERE its.conversation_id = envelope.conversation_id AND former.address_id = message.address_id
+      AND former.state = 'NDLV' AND former.id < message.id)
+"""
 _NEXT_STAGE = "UPDATE operation SET stage = stage + 1 WHERE id = %(id)s AND stage = %(stage)s AND state = 'running'"
 _END = """
 UPDATE operation SET ended_at = now(), state = %(to)s, state_at = now()
@@ -160,7 +171,8 @@ def _watch(operation: Operation) -> bool:
     is_stage = operation.stage < len(STAGE_ENDS) and operation.walked >= min(
         STAGE_ENDS[operation.stage], len(operation.canary or ())
     )
-    if why := why_halt(ledger):
+    held = fetch_values(_HELD, {"id": operation.id})[0] if is_stage and not is_answered else 0
+    if why := why_halt(ledger, held):
         _halt(operation.id, why)
         return True
     if is_stage and is_answered:

@@ -102,8 +102,10 @@ STAGE_ENDS = (1, 11, 111)
 MOST_FAILED_SHARE = 0.1
 
 
-def why_halt(ledger: Ledger) -> str | None:
+def why_halt(ledger: Ledger, held: int = 0) -> str | None:
     """Return why the operation should stop by itself, None when it should not.
+
+    `held`: how many of those that its canary tries wait behind one that was stopped again, and would do so for ever.
 
     >>> why_halt(Ledger(delivered=10, unanswered=5)), why_halt(Ledger(delivered=20, failed_same=1))
     (None, None)
@@ -111,6 +113,8 @@ def why_halt(ledger: Ledger) -> str | None:
     '1 of 5 failed again (20 %).'
     >>> why_halt(Ledger(delivered=99, failed_new=1))
     '1 failed with another failure than before.'
+    >>> why_halt(Ledger(delivered=10, failed_same=1, unanswered=2), held=2)
+    '2 wait behind messages of their conversations that were stopped again.'
     """
     if ledger.blacklisted:
         return f"{ledger.blacklisted:,} crashed the consumer."
@@ -120,4 +124,6 @@ def why_halt(ledger: Ledger) -> str | None:
     if answered and ledger.failed_same / answered > MOST_FAILED_SHARE:
         share = 100 * ledger.failed_same / answered
         return f"{ledger.failed_same:,} of {answered:,} failed again ({share:.0f} %)."
+    if held:
+        return f"{held:,} wait behind messages of their conversations that were stopped again."
     return None
