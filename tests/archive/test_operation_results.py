@@ -107,6 +107,7 @@ def filed_ids() -> list[int]:
     return sorted(one for some in files for one in some)
 
 
+@pytest.mark.conformance("OP-g", "R16")
 def test_an_operation_is_shown_the_same_when_its_members_are_archived() -> None:
     operation, delivered, failed, nowhere = given_up()
     before = get_operation(operation, principal=SYSTEM)

@@ -144,7 +144,13 @@ IDS: dict[str, str] = {
     "R12": "An HTTP consumer answers what a handler can, and learns how often and from where.",
     "R13": "An ordered message that is moved lets its successors go; one that is parked holds them.",
     "R15": "A message is not moved in a circle: it is parked where it is, and policies and rules warn.",
+    "R16": "An operation's promises hold for every member; cancelling puts back what it changed for those never begun.",
     "R17": "What waits behind a parked message is held, neither due nor overdue, and no operation delivers it.",
+    "OP-b": "Candidates, cancelled: nothing begins after the last has settled; the rest has its former reason.",
+    "OP-d": "Listed bookmarks, approved and cancelled: the entries of what never began are on the list again.",
+    "OP-e": "A patch, cancelled half-way: each member is patched and delivered, or the original and undecided.",
+    "OP-g": "Completed, and its members archived: the ledger, its lists and the count are as before.",
+    "OP-i": "A change of one message is listed among the operations as every other.",
 }
 
 

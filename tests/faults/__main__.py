@@ -30,6 +30,7 @@ from tests.faults import (
     f23_destinations,
     f25_everything,
     f27_migrations,
+    f30_operation,
 )
 from tests.faults.handler_run import run_handlers
 from tests.faults.moments import STATEMENTS, statement_of
@@ -93,7 +94,7 @@ def campaign(names: Sequence[str], seeds: Sequence[int]) -> Iterator[Result]:
                         yield from (_logged(installation, _run(installation, fault, seed)) for seed in seeds)
         except CannotStage as error:
             yield Result(f"({stage})", "not run", 0, str(error), 0, 0, 0, 0, 0, 0.0, (str(error),))
-    for name, run_alone in (f27_migrations.RUNS | f05_operation.RUNS | f05_archive.RUNS).items():
+    for name, run_alone in (f27_migrations.RUNS | f05_operation.RUNS | f05_archive.RUNS | f30_operation.RUNS).items():
         if _is_chosen(name, names):
             yield from (run_alone(seed) for seed in seeds)
 

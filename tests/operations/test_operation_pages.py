@@ -99,3 +99,20 @@ def test_a_group_and_an_address_offer_to_decide_on_all(
     address = html_of(operator_browser.get("/addresses/one/?name=orders.eu"))
     assert "Select all 1 that match" in address
     assert "Select all 1 that match" not in html_of(browser_of("viewer").get("/addresses/one/?name=orders.eu"))
+
+
+@pytest.mark.conformance("OP-i")
+def test_a_change_of_one_message_is_listed_as_every_other_operation(operator_browser: Client) -> None:
+    changed, approved = take_dead(), take_dead()
+    begin(
+        freeze(ids=[changed], principal=SYSTEM),
+        OperationAction.PATCH,
+        reason="mend it",
+        principal=SYSTEM,
+        params={"payload": "{}"},
+    )
+    begin(freeze(ids=[approved], principal=SYSTEM), OperationAction.APPROVE, reason="r", principal=SYSTEM)
+    page = html_of(operator_browser.get("/operations/"))
+    assert "Edit and redeliver #" in page or "Patch" in page
+    assert "mend it" in page
+    assert "Approve #" not in page

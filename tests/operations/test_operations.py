@@ -237,7 +237,7 @@ def test_a_cancelled_operation_has_nothing_delivered_again(pieces_of_two: None) 
     assert claim_due(tasks=1) is None
     carry_on()
     assert states(ids) == ["NDLV"] * 2
-    assert ledger(operation) == {"cancelled": 2}
+    assert ledger(operation) == {"failed_new": 2}
     assert state(operation) == "cancelled"
 
 

@@ -17,7 +17,7 @@ from poisonadmin.decisions.operations.domain.lifecycle import OperationChange
 from poisonadmin.decisions.operations.domain.pace import Pace
 from poisonadmin.decisions.operations.domain.params import InvalidOperation
 from poisonadmin.decisions.operations.queries import change_preview
-from poisonadmin.decisions.operations.queries.operations import get_operation
+from poisonadmin.decisions.operations.queries.operations import get_operation, list_operation_members
 from poisonadmin.decisions.operations.queries.preview import preview
 from poisonadmin.delivery.commands.claim import claim_due
 from poisonadmin.delivery.commands.settle import settle
@@ -31,6 +31,7 @@ from poisonadmin.desk.queries.detail import (
     versions,
 )
 from poisonadmin.intake.commands.accept import MessageIdConflict
+from poisonadmin.messages.domain.outcomes import MemberOutcome
 from poisonadmin.poison_list.commands import Report, report
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.search.commands.selections import freeze
@@ -265,15 +266,21 @@ def test_a_large_operation_goes_on_in_the_middle_of_a_piece(monkeypatch: pytest.
     assert get_operation(operation, principal=SYSTEM).ledger.unanswered == 7
 
 
+@pytest.mark.conformance("OP-e")
 def test_a_patch_that_is_cancelled_in_the_middle_of_a_piece_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beginning, "DECIDED_AT_ONCE", 0)
     monkeypatch.setattr(carry_out, "BYTES_AT_ONCE", 3_000)
     ids = [take_order(order={**ORDER, "n": n}) for n in range(7)]
     operation = patch(ids)
     assert carry_out.carry_out_piece(Operation.objects.get(id=operation))
-    assert 0 < Operation.objects.get(id=operation).place < 7
+    place = Operation.objects.get(id=operation).place
+    assert 0 < place < 7
     Operation.objects.filter(id=operation).update(has_lanes=False)  # as what waits on lanes of its own is found by them
     change(operation, OperationChange.CANCEL, **WHY)
+    found = get_operation(operation, principal=SYSTEM)
+    for outcome, some in ((MemberOutcome.UNANSWERED, ids[:place]), (MemberOutcome.CANCELLED, ids[place:])):
+        assert [row.id for row in list_operation_members(found, outcome, principal=SYSTEM).results] == some
+        assert getattr(found.ledger, outcome) == len(some)
     carry_on()
     assert {Message.objects.get(id=message).state for message in ids} == {"NDLV"}
     assert {held(message)["currency"] for message in ids} == {"EURO"}

@@ -24,12 +24,13 @@ from poisonadmin.decisions.restart_jobs.commands import (
     run_once,
 )
 from poisonadmin.decisions.restart_jobs.queries import get_restart_job
+from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.operation import Operation
 from poisonadmin.store.models.restart_job import Restart, RestartJob
-from tests.fixtures.delivery import claim, counted, counters, make_destination, states
+from tests.fixtures.delivery import answer, claim, counted, counters, end_nodes, make_destination, states
 from tests.restart_jobs.saved import decide, deliver, finish, listed, make_due, run_all, save, undecided
 
 pytestmark = pytest.mark.django_db
@@ -160,15 +161,23 @@ def test_a_run_is_skipped_while_a_person_has_to_look_at_an_earlier_one(destinati
     assert second.detail == f"Operation #{first.operation_id} of an earlier run {why}."
 
 
-def test_what_is_left_of_a_cancelled_operation_keeps_no_run_from_beginning(destination: str) -> None:
+@pytest.mark.conformance("R16")
+def test_a_run_begins_once_nothing_of_a_cancelled_operation_is_under_way_any_more(destination: str) -> None:
     ids = undecided()
     save(max_restarts=2)
     [first] = run_all()
-    claim()
+    taken = claim()
     change(first.operation_id or 0, OperationChange.CANCEL, reason="not tonight", principal=SYSTEM)
     carry_on()
     assert states(ids) == ["DLNG"]
     undecided()
+    make_due()
+    [second] = run_all()
+    assert second.detail == f"Operation #{first.operation_id} of an earlier run is cancelling."
+    answer(ids)
+    end_nodes(taken)
+    settle()
+    carry_on()
     make_due()
     assert [run.outcome for run in run_all()] == ["begun"]
 

@@ -152,7 +152,10 @@ def _decide_once(action: OperationAction, ids: Sequence[int], asked: Asked, unti
         chosen = [message_id for message_id in chosen if message_id not in details]
         handed_back: list[int] = []
         if decision.admits and chosen:
-            admit_again(cursor, chosen, actor=principal.name, note=reason)
+            operation = asked.get("operation")
+            admit_again(
+                cursor, chosen, actor=principal.name, note=reason, operation_id=operation.id if operation else None
+            )
             handed_back = [message_id for message_id in chosen if locked[message_id].is_handed_back]
         back = frozenset(handed_back)
         moved = [message_id for message_id in chosen if message_id not in back]

@@ -52,7 +52,7 @@ GOING = partial(
     """
 SELECT operation.id, operation.state FROM operation
 WHERE ended_at IS NULL AND operation.restart_job_id = {job} AND (
-    operation.state IN ('waiting_for_sign_off', 'paused', 'halted')
+    operation.state IN ('waiting_for_sign_off', 'paused', 'halted', 'cancelling')
     OR operation.state = 'running' AND (walked < operation.count OR operation.rate_per_second IS NOT NULL AND EXISTS (
         SELECT FROM lane WHERE lane.operation_id = operation.id AND next_due <= now()))
 ) ORDER BY operation.id

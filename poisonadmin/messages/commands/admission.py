@@ -107,11 +107,17 @@ WHERE message.id = ANY(%(ids)s) AND ended_at IS NOT NULL
 _OF_ENDED = named_sql("SELECT message.id {ended}", ended=_ENDED_BEFORE)
 _REOPEN = named_sql(
     """
-DELETE FROM conversation USING (
-    SELECT conversation.address_id, conversation.conversation_id
-    {ended} ORDER BY 1, 2 FOR UPDATE OF conversation
-) AS ended
-WHERE conversation.address_id = ended.address_id AND conversation.conversation_id = ended.conversation_id
+WITH reopened AS (
+    DELETE FROM conversation USING (
+        SELECT conversation.address_id, conversation.conversation_id
+        {ended} ORDER BY 1, 2 FOR UPDATE OF conversation
+    ) AS ended
+    WHERE conversation.address_id = ended.address_id AND conversation.conversation_id = ended.conversation_id
+    RETURNING conversation.*
+)
+INSERT INTO lifted_exclusion (operation_id, kind, former, at)
+SELECT %(operation)s::bigint, 'conversation', to_jsonb(reopened), now()
+FROM reopened WHERE %(operation)s::bigint IS NOT NULL
 """,
     ended=_ENDED_BEFORE,
 )
@@ -171,11 +177,16 @@ def kept_out(cursor: CursorWrapper, message_ids: Sequence[int]) -> set[int]:
     return found
 
 
-def admit_again(cursor: CursorWrapper, message_ids: Sequence[int], *, actor: str, note: str) -> None:
+def admit_again(
+    cursor: CursorWrapper, message_ids: Sequence[int], *, actor: str, note: str, operation_id: int | None
+) -> None:
     """Take away what keeps messages from being delivered that are being approved: release their bookmarks, and reopen
-    their conversations (R6, R7). Call with the messages locked, before they leave their address."""
-    release_for_messages(cursor, message_ids, actor=actor, note=note)
-    cursor.execute(str(_REOPEN), {"ids": list(message_ids)})
+    their conversations (R6, R7). Call with the messages locked, before they leave their address.
+
+    What was taken away is noted for the operation.
+    """
+    release_for_messages(cursor, message_ids, actor=actor, note=note, operation_id=operation_id)
+    cursor.execute(str(_REOPEN), {"ids": list(message_ids), "operation": operation_id})
 
 
 EXPIRED_A_TICK = 10_000

@@ -5,9 +5,9 @@ visible in their order and a subscriber that has seen number n has seen all befo
 and groups and before lanes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db.backends.utils import CursorWrapper
 
@@ -86,12 +86,29 @@ FROM poison_entry WHERE source = %(source)s AND bookmark = %(bookmark)s
 _RELEASE = named_sql(
     """
 WITH chosen AS (
-    SELECT id, is_listed FROM poison_entry WHERE id = ANY(%(ids)s) AND (is_listed OR failures + crashes > 0)
+    SELECT id, is_listed, failures, crashes FROM poison_entry
+    WHERE id = ANY(%(ids)s) AND (is_listed OR failures + crashes > 0)
     ORDER BY id FOR UPDATE
+), lifted AS (
+    INSERT INTO lifted_exclusion (operation_id, kind, former, at)
+    SELECT %(operation)s::bigint, 'poison_entry', to_jsonb(chosen), now()
+    FROM chosen WHERE %(operation)s::bigint IS NOT NULL
 )
 UPDATE poison_entry AS entry SET is_listed = FALSE, failures = 0, crashes = 0, released_at = now(),
     released_by = %(actor)s, note = %(note)s, change = CASE WHEN chosen.is_listed THEN {next} ELSE change END
 FROM chosen WHERE entry.id = chosen.id
+RETURNING entry.id, entry.source, entry.bookmark, entry.change
+""",
+    next=_NEXT,
+)
+# What was counted since is added to what was counted before.
+_LIST_AGAIN = named_sql(
+    """
+UPDATE poison_entry AS entry
+SET is_listed = TRUE, failures = entry.failures + former.failures, crashes = entry.crashes + former.crashes,
+    released_at = NULL, released_by = NULL, note = NULL,
+    change = CASE WHEN entry.is_listed THEN entry.change ELSE {next} END
+FROM jsonb_to_recordset(%(former)s::jsonb) AS former (id bigint, failures int, crashes int) WHERE entry.id = former.id
 RETURNING entry.id, entry.source, entry.bookmark, entry.change
 """,
     next=_NEXT,
@@ -141,17 +158,41 @@ def link(cursor: CursorWrapper, entry_id: int, message_id: int | None) -> None:
     cursor.execute("UPDATE poison_entry SET message_id = %s WHERE id = %s", [message_id, entry_id])
 
 
-def release(cursor: CursorWrapper, ids: Sequence[int], *, actor: str, note: str) -> list[ChangedEntry]:
-    """Take the entries off the list and start their counts again at 0; return those that this changed."""
+def release(
+    cursor: CursorWrapper, ids: Sequence[int], *, actor: str, note: str, operation_id: int | None = None
+) -> list[ChangedEntry]:
+    """Take the entries off the list and start their counts again at 0; return those that this changed.
+
+    What they were is noted for the operation that has them released.
+    """
+    values: dict[str, Any] = {"ids": list(ids), "actor": actor, "note": note, "operation": operation_id}
+    return _change(cursor, str(_RELEASE), values, "released")
+
+
+def list_again(cursor: CursorWrapper, former: str, *, actor: str, note: str) -> None:
+    """Put entries that were released on the list again. `former`: a JSON array of their ids, failures and crashes."""
+    values: dict[str, Any] = {"former": former, "actor": actor, "note": note}
+    _change(cursor, str(_LIST_AGAIN), values, "listed_again")
+
+
+def _change(cursor: CursorWrapper, statement: str, values: Mapping[str, Any], word: str) -> list[ChangedEntry]:
+    """Execute a statement that lists or releases entries, and write it into the audit log."""
     locks.hold(cursor, Lock.POISON_LIST)
-    cursor.execute(str(_RELEASE), {"ids": list(ids), "actor": actor, "note": note})
-    released = []
+    cursor.execute(statement, values)
+    changed = []
     for entry_id, source, bookmark, change in cursor.fetchall():
-        released.append(ChangedEntry(entry_id, False, change))
+        changed.append(ChangedEntry(entry_id, word != "released", change))
         details = {"source": source, "bookmark": bookmark}
-        audit.record(actor, "poison_entry.released", "poison_entry", str(entry_id), note=note, details=details)
-    _notify(cursor, released)
-    return released
+        audit.record(
+            values["actor"],
+            f"poison_entry.{word}",
+            "poison_entry",
+            str(entry_id),
+            note=values["note"],
+            details=details,
+        )
+    _notify(cursor, changed)
+    return changed
 
 
 def _notify(cursor: CursorWrapper, entries: Sequence[ChangedEntry]) -> None:
@@ -177,11 +218,13 @@ def listed_messages(cursor: CursorWrapper, message_ids: Sequence[int]) -> set[in
     return {message_id for _, message_id in cursor.fetchall()}
 
 
-def release_for_messages(cursor: CursorWrapper, message_ids: Sequence[int], *, actor: str, note: str) -> None:
+def release_for_messages(
+    cursor: CursorWrapper, message_ids: Sequence[int], *, actor: str, note: str, operation_id: int | None
+) -> None:
     """Release the listed bookmarks of messages that are being approved, before they leave their address.
 
     Call with the messages locked, inside the transaction that approves them (R7).
     """
     cursor.execute(_LISTED_OF_MESSAGES, {"ids": list(message_ids)})
     if listed := {entry_id for entry_id, _ in cursor.fetchall()}:
-        release(cursor, sorted(listed), actor=actor, note=note)
+        release(cursor, sorted(listed), actor=actor, note=note, operation_id=operation_id)

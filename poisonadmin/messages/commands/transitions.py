@@ -246,9 +246,9 @@ _OUTCOME = partial(
                 THEN 'confirmed'
                 WHEN {to} = 'DLVD' THEN 'delivered'
                 WHEN {to} = 'TBDL' THEN 'waiting'
-                WHEN reason = 'blacklisted' THEN 'blacklisted'
                 WHEN {event} = 'operation_cancelled' THEN 'cancelled'
                 WHEN {event} NOT IN ({failures}) THEN 'skipped'
+                WHEN reason = 'blacklisted' THEN 'blacklisted'
                 WHEN {is_same_group} THEN 'failed_same'
                 ELSE 'failed_new' END""",
 )
@@ -263,6 +263,8 @@ _RESULTS = partial(
           FROM changed WHERE operation_id IS NOT NULL) AS member
     ON CONFLICT (operation_id, message_id) DO UPDATE SET
         outcome = CASE WHEN excluded.outcome NOT IN ('failed_same', 'failed_new')
+                            -- What waited for its next attempt has failed.
+                            AND (excluded.outcome, result.outcome) <> ('cancelled', 'waiting')
                        THEN excluded.outcome
                        WHEN {is_same_group}
                        THEN 'failed_same' ELSE 'failed_new' END,

@@ -48,5 +48,7 @@ class MemberOutcome(StrEnum):
     CHANGED = "changed"
 
 
+# Why what a cancelled operation had taken away for a member is not put back.
+DECIDED_SINCE = "decided_since"
 # What may have a row of its own.
 RECORDED = tuple(one for one in MemberOutcome if one is not MemberOutcome.UNANSWERED)

@@ -51,6 +51,13 @@ class Reason(StrEnum):
     FROM_ARCHIVE = "from_archive"
 
 
+class ExclusionKind(StrEnum):
+    """What keeps messages from being delivered, and goes when one of them is approved."""
+
+    ENTRY = "poison_entry"
+    CONVERSATION = "conversation"
+
+
 class Event(StrEnum):
     """An event in the life of a message; every history row carries one."""
 

@@ -9,6 +9,7 @@ from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.domain.lifecycle import OperationState
 from poisonadmin.decisions.sign_offs.domain import SignOffDecision
 from poisonadmin.messages.domain.outcomes import RECORDED
+from poisonadmin.messages.domain.states import ExclusionKind
 from poisonadmin.search.domain.selection import SelectionOrder
 from poisonadmin.store.models.constraints import only_values_of
 
@@ -161,6 +162,24 @@ class OperationResult(models.Model):
         db_table = "operation_result"
         constraints = [only_values_of("outcome", RECORDED)]
         indexes = [models.Index("operation_id", "outcome", "code", "message_id", name="operation_result_by_outcome")]
+
+
+class LiftedExclusion(models.Model):
+    """One thing that an operation took away so that messages may be delivered again; cancelling it puts that back.
+
+    `former`: of an entry of the poison list its id and counts, of an ended conversation its row. `at`: as in
+    `released_at` of the entry.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    operation_id = models.BigIntegerField(db_index=True)
+    kind = models.CharField(max_length=16)
+    former = models.JSONField()
+    at = models.DateTimeField()
+
+    class Meta:
+        db_table = "lifted_exclusion"
+        constraints = [only_values_of("kind", ExclusionKind)]
 
 
 class SignOffRule(models.Model):

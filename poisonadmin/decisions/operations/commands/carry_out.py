@@ -47,7 +47,7 @@ FROM unnest(%(ids)s::bigint[], %(codes)s::text[], %(details)s::text[]) AS skippe
 _SIZES = "SELECT id, least(payload_bytes, %s) FROM envelope WHERE id = ANY(%s)"
 _MOVE_ON = """
 UPDATE operation SET pieces = pieces + %(pieces)s, walked = walked + %(walked)s, changed = changed + %(changed)s,
-                     place = CASE WHEN %(pieces)s > 0 THEN 0 ELSE %(place)s END
+                     place = %(place)s
 WHERE id = %(operation)s
 """
 _CRASHED = partial(
@@ -78,14 +78,14 @@ def _carry_out(operation: Operation) -> bool:
         if ids is None:
             return False
         is_piece = found[1] is None or found[2] >= len(STAGE_ENDS)
-        place = found[4] if is_piece else 0
-        some = _at_once(operation, ids[place:])
-        is_end = is_piece and place + len(some) == len(ids)
+        some = _at_once(operation, ids)
+        is_end = is_piece and len(some) == len(ids)
+        place = 0 if is_end or not is_piece else found[0].index(some[-1]) + 1
         left = dict.fromkeys(_held(cursor, operation, some), refusals.HELD_BY_PREDECESSOR)
         left |= dict.fromkeys(_spared(cursor, operation, some), refusals.CRASHED)
         decided = decide(operation, [one for one in some if one not in left])
         decided = replace(decided, refused=decided.refused | left)
-        record(cursor, operation, decided, set(some), pieces=int(is_end), place=place + len(some) if is_piece else 0)
+        record(cursor, operation, decided, set(some), pieces=int(is_end), place=place)
         if operation.restart_job_id is not None:
             cursor.execute(_COUNT_RESTARTS, {"restart_job": operation.restart_job_id, "ids": sorted(decided.changed)})
     return True
@@ -123,17 +123,12 @@ def _at_once(operation: Operation, ids: list[int]) -> list[int]:
     return ids
 
 
-def _next(piece: list[int] | None, canary: list[int] | None, stage: int, walked: int, _place: int) -> list[int] | None:
-    """Return the members to decide on next; None when there are none, or those of a stage are to be answered first.
-
-    Of a piece, all of them, whatever its place.
-    """
-    if canary is None:
-        return piece
-    if stage < len(STAGE_ENDS):
+def _next(piece: list[int] | None, canary: list[int] | None, stage: int, walked: int, place: int) -> list[int] | None:
+    """Return the members to decide on next; None when there are none, or those of a stage are to be answered first."""
+    if canary is not None and stage < len(STAGE_ENDS):
         return canary[walked : STAGE_ENDS[stage]] or None
-    tried = set(canary)
-    return None if piece is None else [one for one in piece if one not in tried]
+    tried = set(canary or ())
+    return None if piece is None else [one for one in piece[place:] if one not in tried]
 
 
 def decide(operation: Operation, ids: Sequence[int], **expected: Any) -> Decided:

@@ -15,7 +15,7 @@ from poisonadmin.core.queries.scope import visible_ids
 from poisonadmin.core.queries.sql import Sql, all_given, all_of, named_sql, raw
 from poisonadmin.decisions.operations.domain.actions import DELIVERING, OperationAction
 from poisonadmin.decisions.operations.domain.lifecycle import OPEN_STATES, Ledger, OperationState, ledger
-from poisonadmin.messages.domain.outcomes import MemberOutcome
+from poisonadmin.messages.domain.outcomes import DECIDED_SINCE, MemberOutcome
 from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.search.queries.selections import page_of_members
 
@@ -118,10 +118,15 @@ class Skipped:
 
 @dataclass(frozen=True)
 class OperationDetail(OperationRow):
-    """An operation with its ledger, whose numbers sum to `count`. `done`: how many members are accounted for."""
+    """An operation with its ledger, whose numbers sum to `count`. `done`: how many members are accounted for.
+
+    `decided_since`: cancelled members whose poison list entry, or conversation, was not put back, since somebody has
+    released, reopened or used it after the operation had.
+    """
 
     ledger: Ledger
     skipped: list[Skipped]
+    decided_since: int
 
     @property
     def done(self) -> int:
@@ -140,14 +145,14 @@ def list_operations(
 ) -> Page[OperationRow]:
     """Return a page of the operations whose members are all in scope, newest first.
 
-    `on_sets`: without those on one message. `state`: only those in it. `broke_glass`: only those that an administrator
-    began without the sign-off that they needed.
+    `on_sets`: without decisions on one message, but with changes of its payload. `state`: only those in it.
+    `broke_glass`: only those that an administrator began without the sign-off that they needed.
     """
     principal.require(Permission.READ)
     visible = visible_ids(principal)
     only = [
         all_given({_IN_SCOPE: visible, "operation.state = {value}": state}),
-        *([raw("operation.count > 1")] if on_sets else []),
+        *([raw("(operation.count > 1 OR operation.action = 'patch')")] if on_sets else []),
         # Spelt out as in the partial indexes.
         *([raw("operation.ended_at IS NULL")] if state in OPEN_STATES else []),
         *([raw("broke_glass_at IS NOT NULL")] if broke_glass else []),
@@ -190,15 +195,19 @@ def operations_of_runs(ids: Sequence[int], *, principal: Principal) -> dict[int,
 def _with_ledgers(rows: Sequence[OperationRow]) -> list[OperationDetail]:
     recorded: dict[int, Counter[str]] = {row.id: Counter() for row in rows}
     skipped: dict[int, list[Skipped]] = {row.id: [] for row in rows}
+    decided_since: Counter[int] = Counter()
     for operation_id, outcome, code, n in fetch_rows(_RECORDED, {"ids": list(recorded)}):
         recorded[operation_id][outcome] += n
         if outcome == MemberOutcome.SKIPPED:
             skipped[operation_id].append(Skipped(code, n))
+        elif code == DECIDED_SINCE:
+            decided_since[operation_id] += n
     return [
         OperationDetail(
             **vars(row),
             ledger=ledger_of(row, recorded[row.id]),
             skipped=sorted(skipped[row.id], key=lambda one: (-one.count, one.code)),
+            decided_since=decided_since[row.id],
         )
         for row in rows
     ]
@@ -230,7 +239,8 @@ def outcome_without_row(action: str) -> Sql:
     """
     decided = MemberOutcome.UNANSWERED if action in DELIVERING else MemberOutcome.CHANGED
     return named_sql(
-        """CASE WHEN piece.number < operation.pieces OR member.id = ANY(canary[1:walked]) THEN '{decided}'
+        """CASE WHEN piece.number < operation.pieces OR member.id = ANY(canary[1:walked])
+              OR piece.number = operation.pieces AND member.id <= message_ids[place] THEN '{decided}'
          WHEN operation.state IN ('cancelling', 'cancelled') THEN 'cancelled'
          ELSE 'unanswered' END""",
         decided=raw(decided),

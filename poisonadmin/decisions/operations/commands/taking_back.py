@@ -1,0 +1,198 @@
+"""Takes the members of a cancelled operation back: what waits for a delivery waits for a decision again, as it was.
+
+What is under way ends first. Each step is a transaction, and finds what is left: it may be killed anywhere.
+"""
+
+from typing import Any
+
+from django.db import connection, transaction
+
+from poisonadmin.core.commands.locks import retried
+from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.core.queries.sql import named_sql, raw
+from poisonadmin.decisions.commands import payload_versions
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.messages.commands import schedule
+from poisonadmin.messages.commands.exclusions import exclude_again
+from poisonadmin.messages.commands.transitions import StatementParts, move
+from poisonadmin.messages.domain.states import Event, State
+from poisonadmin.store.models.operation import Operation
+
+MESSAGES_A_TRANSACTION = 5_000
+
+# Of those that wait for a delivery by the operation: when it decided on them, and what somebody decided on them since.
+_WAITING = raw("""
+        SELECT message.*, decided.seq, decided.at, since.event AS decided_since
+        FROM (
+            SELECT * FROM message
+            WHERE id = ANY(%(ids)s) AND state = 'TBDL' AND operation_id = %(operation)s
+            ORDER BY id FOR UPDATE
+        ) AS message
+             JOIN LATERAL (
+                 SELECT seq, at FROM history
+                 WHERE message_id = message.id AND operation_id = %(operation)s ORDER BY seq DESC LIMIT 1
+             ) AS decided ON TRUE
+             LEFT JOIN LATERAL (
+                 SELECT event FROM history
+                 WHERE message_id = message.id AND seq > decided.seq AND event IN ('deliver_now', 'postponed')
+                 ORDER BY seq DESC LIMIT 1
+             ) AS since ON TRUE
+""")
+_LOCK = """
+SELECT DISTINCT message.address_id FROM (
+    SELECT address_id, lane_id FROM message
+    WHERE id = ANY(%(ids)s) AND state = 'TBDL' AND operation_id = %(operation)s ORDER BY id FOR UPDATE
+) AS message JOIN lane ON lane.id = lane_id WHERE is_isolation
+"""
+# A later decision of a person stays: the operation has nothing to do with the message any more.
+_LEAVE = str(
+    named_sql(
+        """
+WITH chosen AS ({waiting}), left_alone AS (
+    UPDATE message
+    SET operation_id = NULL, lane_id = CASE WHEN lane.operation_id IS NULL THEN message.lane_id ELSE other.id END
+    FROM chosen JOIN lane ON lane.id = chosen.lane_id
+         JOIN lane AS other ON other.address_id = chosen.address_id AND other.is_isolation = lane.is_isolation
+                            AND other.operation_id IS NULL AND other.conversation_id IS NULL
+    WHERE message.id = chosen.id AND chosen.decided_since IS NOT NULL
+    RETURNING message.id, message.lane_id, message.due_at, chosen.decided_since
+), recorded AS (
+    INSERT INTO operation_result (operation_id, message_id, outcome, code)
+    SELECT %(operation)s, id, 'skipped', decided_since FROM left_alone
+    ON CONFLICT (message_id, operation_id) DO UPDATE SET outcome = excluded.outcome, code = excluded.code, at = now()
+)
+SELECT lane_id, due_at FROM left_alone
+""",
+        waiting=_WAITING,
+    )
+)
+# It goes back to where it was approved, for the reason that it had there. What it held before is put back as well.
+_UNDO = move(
+    State.TBDL,
+    Event.OPERATION_CANCELLED,
+    State.NDLV,
+    chosen=str(
+        named_sql(
+            """
+    SELECT message.id, coalesce(former.id, message.address_id) AS former_address_id, message.address_id, message.state,
+           message.reason, message.group_id, message.original_address_id,
+           undecided.reason AS former_reason, undecided.at AS former_at,
+           here.name AS from_name, former.name AS to_name, lane.id AS former_lane_id,
+           EXISTS (SELECT FROM history WHERE message_id = message.id AND history.seq > message.seq
+                   AND from_state = 'DLNG' AND event <> 'released') AS has_begun
+    FROM ({waiting}) AS message
+         JOIN address AS here ON here.id = message.address_id
+         LEFT JOIN LATERAL (
+             SELECT address.id, address.name
+             FROM hop JOIN address ON address.name = hop.from_address
+             WHERE hop.message_id = message.id AND hop.at = message.at AND hop.to_address = here.name
+         ) AS former ON TRUE
+         LEFT JOIN LATERAL (
+             SELECT reason, at FROM history
+             WHERE message_id = message.id AND to_state = 'NDLV' AND from_state IS DISTINCT FROM 'NDLV'
+               AND event <> 'operation_cancelled' ORDER BY seq DESC LIMIT 1
+         ) AS undecided ON TRUE
+         JOIN lane ON lane.address_id = coalesce(former.id, message.address_id) AND lane.is_plain
+""",
+            waiting=_WAITING,
+        )
+    ),
+    sets={
+        "reason": "former_reason",
+        "state_at": "coalesce(former_at, now())",  # it has waited for a decision since then
+        "address_id": "former_address_id",
+        "lane_id": "former_lane_id",
+        # An approval has brought it home; a redirect has kept where it was first.
+        "original_address_id": """CASE WHEN former_address_id = message.address_id THEN message.original_address_id
+                                       WHEN message.original_address_id IS NULL THEN message.address_id
+                                       ELSE NULLIF(message.original_address_id, former_address_id) END""",
+    },
+    parts=StatementParts(
+        shows=("from_name", "to_name", "has_begun"),
+        beside="""hops AS (
+    INSERT INTO hop (message_id, from_address, to_address, reason, by)
+    SELECT id, from_name, to_name, 'operation_cancelled', %(actor)s FROM changed WHERE to_name IS NOT NULL
+), restarts AS (
+    UPDATE restart SET times = times - 1 FROM changed, operation
+    WHERE operation.id = %(operation)s AND restart.restart_job_id = operation.restart_job_id
+      AND restart.message_id = changed.id AND NOT has_begun
+)""",
+        is_decision=True,
+    ),
+)
+# What waits on the operation's own lanes is found at once, whatever else the selection holds.
+_ON_LANES = """
+SELECT message.id FROM lane JOIN message ON message.lane_id = lane.id
+WHERE lane.operation_id = %(operation)s AND message.state = 'TBDL' AND message.due_at IS NOT NULL
+  AND message.operation_id = %(operation)s
+LIMIT %(limit)s
+"""
+_IN_PIECE = """
+SELECT message.id FROM selection_piece CROSS JOIN LATERAL unnest(message_ids) AS member (id)
+     JOIN message ON message.id = member.id
+WHERE selection_id = %(selection)s AND number = %(number)s AND state = 'TBDL' AND operation_id = %(operation)s
+"""
+# Those that a canary has tried are in any piece.
+_IN_CANARY = """
+SELECT message.id FROM operation CROSS JOIN LATERAL unnest(canary[1:walked]) AS member (id)
+     JOIN message ON message.id = member.id
+WHERE operation.id = %(operation)s AND message.state = 'TBDL' AND message.operation_id = operation.id
+"""
+
+
+def undo(operation: Operation) -> int:
+    """Bring what waits for a delivery by this operation back to NDLV; return how many. Call outside a transaction.
+
+    What is under way ends; what of it is to be tried again comes back with the next call.
+    """
+    undone = 0
+    wanted: dict[str, Any] = {
+        "operation": operation.id,
+        "selection": operation.selection_id,
+        "limit": MESSAGES_A_TRANSACTION,
+    }
+    values = _values(operation)
+    while operation.has_lanes and (ids := fetch_values(_ON_LANES, wanted)):
+        undone += retried(lambda ids=ids: _undo(values | {"ids": ids}))  # type: ignore[misc]
+    # The last of these pieces is one that a patch is in the middle of.
+    pieces = [(_IN_PIECE, wanted | {"number": number}) for number in range(operation.pieces + 1)]
+    for query, of in [*pieces, (_IN_CANARY, wanted)]:
+        if ids := fetch_values(query, of):
+            undone += retried(lambda ids=ids: _undo(values | {"ids": ids}))  # type: ignore[misc]
+    return undone
+
+
+def _undo(values: dict[str, Any]) -> int:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_LOCK, values)
+        alone = [row[0] for row in cursor.fetchall()]
+        schedule.ensure_lanes(cursor, alone, operation_id=None, is_isolation=True)
+        cursor.execute(_LEAVE, values)
+        lanes = cursor.fetchall()
+        if values["action"] == OperationAction.PATCH:
+            payload_versions.put_back(cursor, values["ids"], actor=values["actor"], operation_id=values["operation"])
+        cursor.execute(_UNDO, values)
+        undone = int(cursor.fetchone()[0])
+        schedule.schedule(cursor, lanes)
+    return undone
+
+
+def put_back(operation: Operation) -> None:
+    """Put back what the operation had taken away so that its members could be delivered, once none of them waits or is
+    under way. Call outside a transaction."""
+    while retried(lambda: _put_back(operation)):
+        pass
+
+
+def _put_back(operation: Operation) -> bool:
+    with transaction.atomic(), connection.cursor() as cursor:
+        return exclude_again(cursor, operation.id, actor=operation.requested_by, note=operation.reason)
+
+
+def _values(operation: Operation) -> dict[str, Any]:
+    return {
+        "operation": operation.id,
+        "actor": operation.requested_by,
+        "note": operation.reason,
+        "action": operation.action,
+    }
