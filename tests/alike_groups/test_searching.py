@@ -24,7 +24,7 @@ from poisonadmin.groups.alike.commands import (
 )
 from poisonadmin.groups.alike.domain.proposals import AlikeAnswer, AskedGroups, Proposal, ProposalState, propose
 from poisonadmin.groups.alike.queries import ProposalRow, get_proposal, latest_search, list_proposals
-from poisonadmin.groups.commands.group_annotations import annotate
+from poisonadmin.groups.commands.annotations import annotate
 from poisonadmin.groups.commands.merged_groups import merge, split
 from poisonadmin.groups.queries.groups import get_group
 from poisonadmin.messages.domain.dead_letter import DeadLetter

@@ -83,8 +83,7 @@ TABLES = [
     "history",
     "hop",
     "confirmation",
-    "message_owner",
-    "message_tag",
+    "annotation",
     "payload_version",
 ]
 
@@ -94,6 +93,8 @@ def rows_of(ids: Sequence[int]) -> dict[str, list[str]]:
     found = {}
     for table in TABLES:
         key = "id" if table in ("message", "envelope", "body") else "message_id"
-        sql = f"SELECT to_jsonb(one)::text FROM {table} AS one WHERE {key} = ANY(%s) ORDER BY 1"
+        # A message that is restored has an annotation of another id.
+        row = "to_jsonb(one) - 'id'" if table == "annotation" else "to_jsonb(one)"
+        sql = f"SELECT ({row})::text FROM {table} AS one WHERE {key} = ANY(%s) ORDER BY 1"
         found[table] = [row[0] for row in fetch_rows(sql, [list(ids)])]
     return found

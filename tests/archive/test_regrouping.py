@@ -12,7 +12,7 @@ from poisonadmin.archive.commands.requests import request_archive_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.groups.commands import regrouping
-from poisonadmin.groups.commands.group_annotations import annotate
+from poisonadmin.groups.commands.annotations import annotate
 from poisonadmin.groups.commands.regrouping import FailureReader, request_regrouping
 from poisonadmin.groups.domain.failures import Failure, fingerprint, title
 from poisonadmin.groups.queries.groups import get_group

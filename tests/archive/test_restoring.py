@@ -60,7 +60,9 @@ def put_archived(spark: SparkSession) -> int:
                VALUES (%s, 1, '{}', %s, 0, 'ann', 1)""",
             [message_id, b"\x00\xff before"],
         )
-        cursor.execute("INSERT INTO message_tag (message_id, tags) VALUES (%s, '{late,big}')", [message_id])
+        cursor.execute(
+            "INSERT INTO annotation (message_id, tags, note) VALUES (%s, '{late,big}', 'ask Ada')", [message_id]
+        )
         cursor.execute(
             "INSERT INTO business_key (message_id, name, value) VALUES (%s, 'customer', 'c-77')", [message_id]
         )

@@ -116,7 +116,7 @@ def test_what_is_written_of_a_message_besides_its_state_counts_too(spark: SparkS
     def tagged_first(piece: ArchivePiece, cutoffs: str) -> bool:
         monkeypatch.setattr(runs, "prune", real)
         with connection.cursor() as cursor:
-            cursor.execute("INSERT INTO message_tag (message_id, tags) VALUES (%s, '{late}')", [message_id])
+            cursor.execute("INSERT INTO annotation (message_id, tags) VALUES (%s, '{late}')", [message_id])
         return real(piece, cutoffs)
 
     monkeypatch.setattr(runs, "prune", tagged_first)

@@ -7,8 +7,9 @@ from django.db import connection
 
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.store.models.access import Audit
+from poisonadmin.store.models.failure_group import Annotation
 from poisonadmin.store.models.message import Message
-from poisonadmin.store.models.rule import MessageTag, Rule
+from poisonadmin.store.models.rule import Rule
 from tests.fixtures.delivery import answer, claim, counted, counters, enqueue, states
 from tests.messages.test_oversize import last
 from tests.rules.ruled import rule
@@ -60,7 +61,7 @@ def destination_id() -> int:
 def test_a_failure_rule_may_ask_for_tags_and_counts(destination: str) -> None:
     rule("odd ones", {"tags": ["odd"], "failures": {"min": 2}}, "park", stage="after")
     odd, plain = enqueue(2)
-    MessageTag.objects.create(message_id=odd, tags=["large", "odd"])
+    Annotation.objects.create(message_id=odd, tags=["large", "odd"])
     for expected in ("TBDL", "NDLV"):
         claim()
         answer([odd, plain], "failed")

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.core.domain.errors import PreconditionFailed
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.groups.commands.group_annotations import annotate
+from poisonadmin.groups.commands.annotations import annotate
 from poisonadmin.groups.domain.annotations import InvalidAnnotation, checked_ticket_url
 from poisonadmin.groups.queries.groups import get_group, list_groups
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.attempt import FailureGroup
-from poisonadmin.store.models.failure_group import GroupAnnotation, GroupHour, GroupVersion
+from poisonadmin.store.models.failure_group import Annotation, GroupHour, GroupVersion
 from poisonadmin.system.commands.housekeeping import clean_up
 from poisonadmin.system.queries.overview import top_groups
 from tests.fixtures.api import Caller, take_dead
@@ -94,7 +94,7 @@ def test_of_two_changes_to_the_same_revision_one_is_refused() -> None:
         )
     )
     assert sorted(type(outcome) for outcome in outcomes if outcome) == [PreconditionFailed]
-    assert GroupAnnotation.objects.get().revision == 1
+    assert Annotation.objects.get().revision == 1
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_snoozed_group_is_listed_on_demand_and_comes_back_by_itself(group: int
     assert operator.get("groups/").json()["results"] == []
     assert [row["id"] for row in operator.get("groups/?snoozed=true").json()["results"]] == [str(group)]
     assert top_groups(SYSTEM) == []
-    GroupAnnotation.objects.update(snoozed_until=datetime.now(UTC) - timedelta(minutes=1))
+    Annotation.objects.update(snoozed_until=datetime.now(UTC) - timedelta(minutes=1))
     assert [row["snoozed_until"] for row in operator.get("groups/").json()["results"]] == [None]
     assert operator.get("groups/?snoozed=true").json()["results"] == []
     assert [top.id for top in top_groups(SYSTEM)] == [group]

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.django_db
 MESSAGES = 20_000
 LARGE = {
     *("message", "envelope", "body", "history", "attempt", "hop", "business_key"),
-    *("message_owner", "message_tag"),
+    "annotation",
 }
 MOST_ORDERED = 2_600  # what 48 walks and one more row each bring to a merge
 DAY = datetime(2026, 11, 1, tzinfo=UTC)
@@ -96,11 +96,12 @@ def known(django_db_setup: None, django_db_blocker: Any) -> Iterator[dict[str, A
         fold()
         with connection.cursor() as cursor:
             owner = User.objects.create(username="kim").id
-            cursor.execute("INSERT INTO message_owner SELECT id, %s FROM message WHERE id %% 10 = 0", [owner])
             cursor.execute(
-                """INSERT INTO message_tag
-                   SELECT id, CASE WHEN id % 500 = 0 THEN ARRAY['frequent', 'rare'] ELSE ARRAY['frequent'] END
-                   FROM message WHERE id % 2 = 0"""
+                """INSERT INTO annotation (message_id, owner_id, tags)
+                   SELECT id, CASE WHEN id %% 10 = 0 THEN %s END,
+                          CASE WHEN id %% 500 = 0 THEN ARRAY['frequent', 'rare'] ELSE ARRAY['frequent'] END
+                   FROM message WHERE id %% 2 = 0""",
+                [owner],
             )
             cursor.execute(f"ANALYZE {', '.join(sorted(LARGE))}, failure_group, failure_words, address, counter")
             # So few rows are sometimes read whole for less: what still is so then has no index.

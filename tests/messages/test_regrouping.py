@@ -17,7 +17,7 @@ from poisonadmin.alerts.commands.record import record_alerts
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.groups.commands import regroup_moves, regrouping
-from poisonadmin.groups.commands.group_annotations import annotate
+from poisonadmin.groups.commands.annotations import annotate
 from poisonadmin.groups.commands.merged_groups import merge
 from poisonadmin.groups.domain.failures import Failure, fingerprint, from_dead_letter, title
 from poisonadmin.groups.domain.regroup_plan import FailureMove

@@ -52,7 +52,7 @@ def test_a_statement_that_writes_a_state_is_noticed(source: str) -> None:
     "source",
     [
         "UPDATE message SET lane_id = lane.id FROM lane WHERE message.state = 'TBDL'",
-        "INSERT INTO message_tag (message_id) VALUES (1)",
+        "INSERT INTO message_copy (message_id) VALUES (1)",
         "UPDATE message SET group_id = 1 WHERE id = 1",
     ],
 )

@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
-from poisonadmin.groups.commands.group_annotations import annotate
+from poisonadmin.groups.commands.annotations import annotate
 from poisonadmin.groups.commands.merged_groups import merge
 from poisonadmin.groups.queries import group_counts
 from poisonadmin.groups.queries.groups import list_groups

@@ -1,9 +1,10 @@
-"""Owner and tags of messages: set on any number at once, found again, and no business of their deliveries."""
+"""Owner, tags and note of messages: set on any number at once, found again, and no business of their deliveries."""
 
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
@@ -18,13 +19,14 @@ from poisonadmin.decisions.operations.queries.operations import get_operation
 from poisonadmin.decisions.sign_offs.commands import save_sign_off_rule
 from poisonadmin.desk.queries.detail import get_message, history
 from poisonadmin.desk.queries.schedule import schedule
+from poisonadmin.groups.commands.annotations import annotate
 from poisonadmin.groups.queries.grouping import group_messages
 from poisonadmin.search.commands import selections
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.lists import list_messages
-from poisonadmin.store.models.message import Message, MessageOwner
-from poisonadmin.store.models.rule import MessageTag
+from poisonadmin.store.models.failure_group import Annotation
+from poisonadmin.store.models.message import Message
 from tests.fixtures import decisions
 from tests.fixtures.api import Caller, make_user, take, take_dead
 from tests.fixtures.delivery import claim, counted, counters, make_destination, states
@@ -82,14 +84,37 @@ def test_what_is_so_already_is_left_alone() -> None:
 
 def test_owner_and_tags_are_taken_away_and_what_is_not_named_stays() -> None:
     [message] = [take_dead()]
-    MessageTag.objects.create(message_id=message, tags=["Odd one", "eu"])  # as a rule puts it
+    Annotation.objects.create(message_id=message, tags=["Odd one", "eu"])  # as a rule puts it
     assign([message], owner="kim")
-    assert (get_message(message, principal=SYSTEM).owner, MessageTag.objects.get().tags) == ("kim", ["Odd one", "eu"])
+    assert (get_message(message, principal=SYSTEM).owner, Annotation.objects.get().tags) == ("kim", ["Odd one", "eu"])
     assign([message], tags={"remove": ["Odd one"]})
-    assert (get_message(message, principal=SYSTEM).owner, MessageTag.objects.get().tags) == ("kim", ["eu"])
+    assert (get_message(message, principal=SYSTEM).owner, Annotation.objects.get().tags) == ("kim", ["eu"])
     assign([message], owner=None)
-    assert not MessageOwner.objects.exists()
+    assert not Annotation.objects.exclude(owner=None).exists()
     assert list(get_message(message, principal=SYSTEM).tags) == ["eu"]
+
+
+def test_a_note_is_put_on_messages_and_taken_away_and_the_rest_stays() -> None:
+    ids = [take_dead() for _ in range(2)]
+    assign(ids[:1], owner="kim", tags={"add": ["eu"]})
+    assign(ids, note=" Asked <b>Ada</b>.\nShe knows. ")
+    first, other = (get_message(one, principal=SYSTEM) for one in ids)
+    assert (first.owner, list(first.tags), first.note) == ("kim", ["eu"], "Asked <b>Ada</b>.\nShe knows.")
+    assert (other.owner, list(other.tags), other.note) == (None, [], first.note)
+    again = decide_on(ids, ASSIGN, params={"note": first.note}, reason="r", principal=SYSTEM)
+    assert again.refused == dict.fromkeys(ids, "unchanged")
+    assign(ids[:1], note=None)
+    first = get_message(ids[0], principal=SYSTEM)
+    assert (first.owner, list(first.tags), first.note) == ("kim", ["eu"], "")
+    assert found(owner=["none"]) == ids[1:]
+
+
+def test_a_subject_has_one_annotation_and_an_annotation_one_subject() -> None:
+    for wrong in ({"message_id": 1, "group_id": 1}, {}, {"message_id": 2}, {"group_id": 2}):
+        Annotation.objects.get_or_create(message_id=2)
+        Annotation.objects.get_or_create(group_id=2)
+        with pytest.raises(IntegrityError), transaction.atomic():
+            Annotation.objects.create(**wrong)
 
 
 def test_it_fits_any_state_but_that_of_what_is_under_way() -> None:
@@ -148,6 +173,9 @@ def test_messages_are_grouped_by_owner() -> None:
         ({"tags": {"add": ["x"] * 5 + [f"t{n}" for n in range(10)]}}, "params.tags.add"),
         ({"tags": {"remove": ["x" * 51]}}, "params.tags.remove"),
         ({"tags": {"add": ["eu"], "remove": ["eu"]}}, "params.tags.remove"),
+        ({"note": 7}, "params.note"),
+        ({"note": "x" * 4001}, "params.note"),
+        ({"note": "\0"}, "params.note"),
         ({"address": "orders.us"}, "params.address"),
     ],
 )
@@ -167,7 +195,7 @@ def test_a_message_has_a_limited_number_of_tags() -> None:
         decide_on([message], ASSIGN, params=one_more, reason="r", principal=SYSTEM, is_one=True)
     instead = {"tags": {"add": ["more"], "remove": ["t0"]}}
     decide_on([message], ASSIGN, params=instead, reason="r", principal=SYSTEM, is_one=True)
-    assert len(MessageTag.objects.get().tags) == 20
+    assert len(Annotation.objects.get().tags) == 20
 
 
 def test_an_account_that_goes_meanwhile_does_not_stop_the_operation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +207,7 @@ def test_an_account_that_goes_meanwhile_does_not_stop_the_operation(monkeypatch:
     carry_on()
     shown = get_operation(operation, principal=SYSTEM)
     assert (shown.state, [(one.code, one.count) for one in shown.skipped]) == ("completed", [("no_owner", 2)])
-    assert not MessageOwner.objects.exists()
+    assert not Annotation.objects.exclude(owner=None).exists()
 
 
 def test_what_is_out_of_scope_is_not_assigned() -> None:
@@ -203,9 +231,10 @@ def test_only_a_rule_that_names_it_asks_for_a_sign_off() -> None:
 
 def test_one_message_is_assigned_over_the_api(operator: Caller) -> None:
     [message] = [take_dead()]
-    asked = {"reason": "mine", "owner": "kim", "tags": {"add": ["eu"]}}
+    asked = {"reason": "mine", "owner": "kim", "tags": {"add": ["eu"]}, "note": "Ask Ada."}
     answer = operator.post(f"messages/{message}/assign/", asked)
-    assert (answer.status_code, answer.json()["owner"], answer.json()["tags"]) == (200, "kim", ["eu"])
+    assert answer.status_code == 200
+    assert [answer.json()[name] for name in ("owner", "tags", "note")] == ["kim", ["eu"], "Ask Ada."]
     again = operator.post(f"messages/{message}/assign/", asked)
     assert (again.status_code, again.json()["code"]) == (409, "not_assigned")
     assert [one["id"] for one in operator.get("messages/?owner=kim&tag=eu").json()["results"]] == [str(message)]
@@ -220,20 +249,39 @@ def test_on_pages_a_selection_is_assigned_and_shows_it(operator_browser: Client)
     assert "Add tags" in form
     assert "Most deliveries a second" not in form
     nothing = html_of(operator_browser.post(selection, {}))
-    assert "Choose an owner or tags." in nothing
-    chosen = {"owner": "kim", "tags_add": "eu, late", "tags_remove": ""}
+    assert "Choose an owner, tags or a note." in nothing
+    chosen = {"owner": "kim", "tags_add": "eu, late", "tags_remove": "", "note": "<b>Ask Ada</b>"}
     assert "2 of 2 will be assigned" in html_of(operator_browser.post(selection, chosen))
     begun = operator_browser.post(selection, chosen | {"reason": "handed over", "begin": "1"})
     shown = html_of(operator_browser.get(begun["Location"]))
     assert "Assign 2 messages" in shown
     assert "add eu, late" in shown
+    assert "&lt;b&gt;Ask Ada&lt;/b&gt;" in shown
     message = html_of(operator_browser.get(f"/messages/{ids[0]}/"))
+    assert "&lt;b&gt;Ask Ada&lt;/b&gt;" in message
     assert "/triage/?owner=kim" in message
     assert "/triage/?tag=eu" in message
     listed = html_of(operator_browser.get("/triage/?q=owner:kim"))
     assert "Owner: kim" in listed
     for word, option in (("owner:k", "owner:kim"), ("owner:n", "owner:none"), ("tag:l", "tag:late"), ("own", "owner:")):
         assert f'value="{option}"' in html_of(operator_browser.get("/triage/completions/", {"q": word}))
+
+
+def test_the_page_of_a_message_shows_the_notes_of_its_group_beside_its_own(operator_browser: Client) -> None:
+    ids = [take_dead() for _ in range(2)]
+    group = get_message(ids[0], principal=SYSTEM).group_id
+    assert group is not None
+    page = f"/messages/{ids[0]}/"
+    assert "Notes" not in html_of(operator_browser.get(page))
+    annotate(group, {"owner": "lee", "tags": ["known"], "note": "See the ticket."}, principal=SYSTEM)
+    shown = html_of(operator_browser.get(page))
+    for text in ("Notes on the failure group", "group_owner=lee", "group_tag=known", "See the ticket."):
+        assert text in shown
+    assign(ids[:1], note="This one is odd.")
+    assert "This one is odd." in html_of(operator_browser.get(page))
+    removed = {"id": str(ids[0]), "origin": "message", "reason": "mine", "note_remove": "on"}
+    assert operator_browser.post("/messages/decide/assign/now/", removed).status_code == 302
+    assert get_message(ids[0], principal=SYSTEM).note == ""
 
 
 def test_the_dialog_of_one_message_says_at_its_field_what_is_wrong(operator_browser: Client) -> None:
@@ -245,5 +293,5 @@ def test_the_dialog_of_one_message_says_at_its_field_what_is_wrong(operator_brow
     done = operator_browser.post("/messages/decide/assign/now/", asked | {"owner": "/nobody", "tags_add": "eu"})
     assert done.status_code == 302
     again = operator_browser.post("/messages/decide/assign/now/", asked | {"tags_add": "eu"})
-    assert (again.status_code, "has this owner and these tags already" in html_of(again)) == (422, True)
-    assert MessageTag.objects.get().tags == ["eu"]
+    assert (again.status_code, "has this owner, these tags and this note already" in html_of(again)) == (422, True)
+    assert Annotation.objects.get().tags == ["eu"]

@@ -81,7 +81,7 @@ def archive(spark: SparkSession, home: Path, ids: list[int], day: str) -> None:
         cursor.execute("SET LOCAL session_replication_role = replica")
         for table, column in (
             ("message", "id"), ("envelope", "id"), ("body", "id"), ("attempt", "message_id"),
-            ("history", "message_id"), ("business_key", "message_id"), ("message_tag", "message_id"),
+            ("history", "message_id"), ("business_key", "message_id"), ("annotation", "message_id"),
         ):  # fmt: skip
             cursor.execute(f"DELETE FROM {table} WHERE {column} = ANY(%s)", [ids])
 
@@ -95,7 +95,7 @@ def some_messages() -> list[int]:
     attempt(ids[6], 1, "crashed", error_class="Crash")
     with connection.cursor() as cursor:
         cursor.execute("INSERT INTO business_key (message_id, name, value) VALUES (%s, 'cust''omer', '77')", [ids[0]])
-        cursor.execute("INSERT INTO message_tag (message_id, tags) VALUES (%s, '{eu,late}')", [ids[0]])
+        cursor.execute("INSERT INTO annotation (message_id, tags) VALUES (%s, '{eu,late}')", [ids[0]])
     return ids
 
 

@@ -14,8 +14,9 @@ from poisonadmin.rules.commands import disable_rule, enable_rule
 from poisonadmin.rules.queries import list_rules
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.attempt import Attempt
+from poisonadmin.store.models.failure_group import Annotation
 from poisonadmin.store.models.message import Hop, Message
-from poisonadmin.store.models.rule import MessageTag, Rule
+from poisonadmin.store.models.rule import Rule
 from tests.fixtures.delivery import claim, counted, counters, enqueue, make_destination, run_shards, states
 from tests.messages.test_oversize import last
 from tests.rules.ruled import NEGATIVE, WHY, rule
@@ -78,7 +79,7 @@ def test_a_message_is_discarded_redirected_or_only_tagged(url: str) -> None:
         (elsewhere, "orders.eu", "orders.odd")
     ]
     assert last(tagged)[:2] == ("failed", "TBDL"), "it was delivered, to nobody"
-    assert dict(MessageTag.objects.values_list("message_id", "tags")) == {gone: ["one"], tagged: ["odd", "three"]}
+    assert dict(Annotation.objects.values_list("message_id", "tags")) == {gone: ["one"], tagged: ["odd", "three"]}
     assert get_message(tagged, principal=SYSTEM).tags == ["odd", "three"]
     assert list(Rule.objects.order_by("id").values_list("hits", flat=True)) == [1, 1, 1]
     assert [row.id for row in list_rules(principal=SYSTEM)] == [row.id for row in ruled]

@@ -1,5 +1,5 @@
 """A database of before: jobs, dry runs of rules, comparisons, searches of both kinds, broker checks and reports are
-runs, under the ids that they had."""
+runs, under the ids that they had; what people said of messages and groups is in one table."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -307,3 +307,31 @@ def test_runs_of_the_archive_erasures_and_regroupings_go_on(made: Callable[[str]
     }
     assert [tuple(one.values()) for one in pieces] == [(7, 0)]
     assert [tuple(one.values()) for one in erased] == [(71, 4), (72, 4), (73, 5)]
+
+
+ANNOTATIONS = """
+INSERT INTO auth_user (id, username, password, is_superuser, first_name, last_name, email, is_staff, is_active,
+                       date_joined) OVERRIDING SYSTEM VALUE
+VALUES (4, 'kim', '', FALSE, '', '', '', FALSE, TRUE, '2026-01-01Z');
+INSERT INTO message_owner (message_id, owner_id) VALUES (1, 4), (2, 4);
+INSERT INTO message_tag (message_id, tags) VALUES (2, '{eu,late}'), (3, '{odd}');
+INSERT INTO group_annotation (group_id, owner_id, note, ticket_url, tags, snoozed_until, revision) VALUES
+    (1, 4, 'known', 'https://t.example.org/1', '{db}', '2199-01-01Z', 3), (2, NULL, '', NULL, '{}', NULL, 0);
+"""
+
+
+@pytest.mark.usefixtures("services")
+def test_owners_tags_and_notes_of_messages_and_groups_are_in_one_table(made: Callable[[str], str]) -> None:
+    url = made(FORMER + ANNOTATIONS)
+    assert migrate(url).returncode == 0
+    with psycopg.connect(url) as session:
+        found = session.execute(
+            """SELECT message_id, group_id, owner_id, tags, note, ticket_url, extract(year FROM snoozed_until), revision
+            FROM annotation ORDER BY message_id, group_id"""
+        ).fetchall()
+    assert found == [
+        (1, None, 4, [], "", None, None, 0),
+        (2, None, 4, ["eu", "late"], "", None, None, 0),
+        (3, None, None, ["odd"], "", None, None, 0),
+        (None, 1, 4, ["db"], "known", "https://t.example.org/1", 2199, 3),
+    ]

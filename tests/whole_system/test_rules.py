@@ -66,7 +66,7 @@ def test_a_rule_is_tried_on_the_backlog_and_then_rejects_what_it_found(
     assert destination.arrivals(bad) == []
     assert destination.history(bad)[-1]["note"] == "rule no negative amounts: reject"
     assert installation.get(path)["hits"] == 1
-    tags = installation.rows("SELECT tags FROM message_tag WHERE message_id = %s", [bad])
+    tags = installation.rows("SELECT tags FROM annotation WHERE message_id = %s", [bad])
     assert tags == [(["negative"],)]
 
     switch_off(installation, path)

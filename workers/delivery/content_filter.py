@@ -37,10 +37,10 @@ WITH put AS (
     SELECT message_id, rule_id, tags
     FROM jsonb_to_recordset(%(tagged)s::jsonb) AS t (message_id bigint, rule_id bigint, tags text[])
 ), tagged AS (
-    INSERT INTO message_tag (message_id, tags) SELECT message_id, tags FROM put ORDER BY message_id
-    ON CONFLICT (message_id) DO UPDATE
-    SET tags = ARRAY(SELECT DISTINCT unnest(message_tag.tags || excluded.tags) ORDER BY 1)
-    WHERE NOT message_tag.tags @> excluded.tags
+    INSERT INTO annotation (message_id, tags) SELECT message_id, tags FROM put ORDER BY message_id
+    ON CONFLICT (message_id) WHERE message_id IS NOT NULL DO UPDATE
+    SET tags = ARRAY(SELECT DISTINCT unnest(annotation.tags || excluded.tags) ORDER BY 1)
+    WHERE NOT annotation.tags @> excluded.tags
     RETURNING message_id
 ), hit AS (
     SELECT rule_id, count(*) AS n FROM put JOIN tagged USING (message_id) WHERE rule_id IS NOT NULL GROUP BY rule_id

@@ -1,6 +1,5 @@
 """An archived message is live again, with all its rows and its id, and waits for a decision."""
 
-import json
 import time
 from functools import partial
 from typing import Any
@@ -82,8 +81,11 @@ WHERE piece_id = %(piece)s AND %(message)s = ANY(message_ids)
 _EXTRA_KINDS = ("hop", "payload_version", "confirmation")
 _INSERT_EXTRA = partial(named_sql, "INSERT INTO {kind} SELECT * FROM jsonb_populate_record(NULL::{kind}, %s::jsonb)")
 _EXTRA = {kind: str(_INSERT_EXTRA(kind=name(kind))) for kind in _EXTRA_KINDS}
-_OWNER = "INSERT INTO message_owner (message_id, owner_id) SELECT %(id)s, id FROM auth_user WHERE username = %(owner)s"
-_TAGS = "INSERT INTO message_tag (message_id, tags) SELECT %s, array_agg(one) FROM jsonb_array_elements_text(%s) AS one"
+_ANNOTATION = """
+INSERT INTO annotation (message_id, owner_id, tags, note)
+SELECT %(id)s, (SELECT id FROM auth_user WHERE username = %(owner)s),
+       ARRAY(SELECT jsonb_array_elements_text(%(tags)s::jsonb)), %(note)s
+"""
 
 
 class TablesInUse(PoisonAdminError):
@@ -177,8 +179,6 @@ def _write(
         cursor.execute(_RESULT, row)
     for row in rows["extras"]:
         cursor.execute(_EXTRA[row["kind"]], [row["row"]])
-    if message["owner"] is not None:
-        cursor.execute(_OWNER, message)
-    if json.loads(message["tags"] or "[]"):
-        cursor.execute(_TAGS, [message["id"], message["tags"]])
+    if message["owner"] or message["tags"] or message.get("note"):
+        cursor.execute(_ANNOTATION, {"note": ""} | message)
     cursor.execute(_ENTER, message | decision)

@@ -7,6 +7,7 @@ from functools import partial
 from poisonadmin.core.queries.sql import EMPTY, named_sql, raw
 from poisonadmin.decisions.operations.domain.actions import ACTIONS, DELIVERING, OperationAction
 from poisonadmin.decisions.queries import refusals
+from poisonadmin.groups.commands.annotations import annotation_statement
 from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, move, stay
 from poisonadmin.messages.domain.states import Event, Reason, State
 
@@ -178,23 +179,7 @@ _ASSIGN = stay(
     ACTIONS[OperationAction.ASSIGN].starts,
     chosen="SELECT id, state, reason, attempt_number FROM message WHERE id = ANY(%(ids)s)",
     parts=StatementParts(
-        beside="""owned AS (
-    INSERT INTO message_owner (message_id, owner_id)
-    SELECT id, %(owner_id)s::bigint FROM changed WHERE %(owner_id)s::bigint IS NOT NULL ORDER BY id
-    ON CONFLICT (message_id) DO UPDATE SET owner_id = excluded.owner_id
-), disowned AS (
-    DELETE FROM message_owner USING changed
-    WHERE message_id = id AND %(sets_owner)s AND %(owner_id)s::bigint IS NULL
-), tagged AS (
-    INSERT INTO message_tag (message_id, tags)
-    SELECT id, %(tags_added)s::text[] FROM changed WHERE %(tags_added)s::text[] <> '{}' ORDER BY id
-    ON CONFLICT (message_id) DO UPDATE SET tags = ARRAY(
-        SELECT unnest(message_tag.tags || excluded.tags) EXCEPT SELECT unnest(%(tags_removed)s::text[]) ORDER BY 1)
-), untagged AS (
-    UPDATE message_tag
-    SET tags = ARRAY(SELECT unnest(tags) EXCEPT SELECT unnest(%(tags_removed)s::text[]) ORDER BY 1) FROM changed
-    WHERE message_id = id AND %(tags_added)s::text[] = '{}' AND tags::text[] && %(tags_removed)s::text[]
-)""",
+        beside=f"annotated AS ({annotation_statement('message_id', 'changed')})",
         then="SELECT NULL::bigint, NULL::timestamptz, array_agg(id) FROM changed HAVING count(*) > 0",
     ),
 )

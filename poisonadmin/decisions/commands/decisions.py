@@ -122,7 +122,7 @@ def decide(
     away: a person wants the message delivered all the same. RETURN is an approval of what was moved (WAS-3).
     RELEASE is an approval of what is on the poison list. PATCH changes what they hold first, for an operation.
     REDIRECT sends a message to the address in `params` instead, which has to take it as it is.
-    ASSIGN gives it the owner and tags in `params`, and leaves it where it is.
+    ASSIGN gives it the owner, tags and note in `params`, and leaves it where it is.
     A restored message has the reason that it last had in NDLV, or its own where it never was there.
     Errors: `NotAllowed`, `OutOfScope` (of the address in `params`). Shape: refused with `not_found`, `no_destination`,
     `oversized`, `payload_removed`, `not_moved`, `not_listed`, `listed`, `conversation_ended`, `no_owner`,

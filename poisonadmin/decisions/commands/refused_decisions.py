@@ -67,14 +67,14 @@ class PayloadNotChanged(PoisonAdminError):
 
 
 class NotAssigned(PoisonAdminError):
-    """Raised when a message cannot get the owner and tags that were asked for, or has them already."""
+    """Raised when a message cannot get the owner, tags and note that were asked for, or has them already."""
 
     code = "not_assigned"
     status = 409
 
 
 _NOT_ASSIGNED = {
-    refusals.UNCHANGED: "The message has this owner and these tags already.",
+    refusals.UNCHANGED: "The message has this owner, these tags and this note already.",
     refusals.TOO_MANY_TAGS: f"A message has at most {MAX_TAGS_OF_A_MESSAGE} tags; remove some first.",
     refusals.NO_OWNER: "There is no account of this name any more.",
 }

@@ -5,6 +5,7 @@ in. It needs `joins`, the parameter `visible`: the ids of the addresses that who
 `values`.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -47,10 +48,7 @@ JOIN (
     WHERE NOT EXISTS (SELECT FROM address WHERE name = %(target)s)
 ) AS back ON TRUE
 """)
-_ASSIGNED = raw("""
-LEFT JOIN message_owner AS own ON own.message_id = message.id
-LEFT JOIN message_tag AS tagged ON tagged.message_id = message.id
-""")
+_ANNOTATION = raw("LEFT JOIN annotation AS own ON own.message_id = message.id")
 # An approval hands it back to the consumers that reported it, since its address delivers nowhere.
 IS_HANDED_BACK = raw("(message.reason IS NOT DISTINCT FROM 'listed' AND back.destination_id IS NULL)")
 
@@ -58,7 +56,7 @@ IS_HANDED_BACK = raw("(message.reason IS NOT DISTINCT FROM 'listed' AND back.des
 def joins(action: OperationAction) -> Sql:
     """Return what `message` is joined with: its `address`, its `envelope`, and `back`, where it would go."""
     back = _TARGET if action is OperationAction.REDIRECT else RETURN_ADDRESS
-    return _ADDRESS + _ENVELOPE + back + (_ASSIGNED if action is OperationAction.ASSIGN else EMPTY)
+    return _ADDRESS + _ENVELOPE + back + (_ANNOTATION if action is OperationAction.ASSIGN else EMPTY)
 
 
 def joins_of_delivery(action: OperationAction) -> Sql:
@@ -90,14 +88,17 @@ def values(action: OperationAction, params: Mapping[str, Any], principal: Princi
 
 
 def _assignment(params: Mapping[str, Any]) -> dict[str, Any]:
-    owner = params.get("owner")
-    tags = params.get("tags", {})
+    owner, tags = params.get("owner"), params.get("tags", {})
+    owner_id = None if owner is None else account_id(owner)
+    sets = {"owner_id": owner_id} if "owner" in params else {}
+    if "note" in params:
+        sets["note"] = params["note"]
     return {
-        "sets_owner": "owner" in params,
-        "owner": owner,
-        "owner_id": None if owner is None else account_id(owner),
+        "lacks_owner": owner is not None and owner_id is None,
+        "sets": json.dumps(sets),
         "tags_added": tags.get("add", []),
         "tags_removed": tags.get("remove", []),
+        "revision": None,
     }
 
 
@@ -148,9 +149,9 @@ _NOT_APPROVED = tuple(
     for condition, code in (_HAS_NO_PAYLOAD, _DELIVERS_NOWHERE, _IS_TOO_LARGE)
 )
 
-_HAS_NOW = raw("coalesce(tagged.tags, '{}')::text[]")
+_HAS_NOW = raw("coalesce(own.tags, '{}')::text[]")
 _NOT_ASSIGNED = (
-    (raw("%(owner)s::text IS NOT NULL AND %(owner_id)s::bigint IS NULL"), NO_OWNER),
+    (raw("%(lacks_owner)s"), NO_OWNER),
     (
         named_sql(
             """%(tags_added)s::text[] <> '{{}}' AND cardinality(ARRAY(
@@ -163,7 +164,7 @@ _NOT_ASSIGNED = (
     ),
     (
         named_sql(
-            """NOT (%(sets_owner)s AND own.owner_id IS DISTINCT FROM %(owner_id)s::bigint)
+            """jsonb_build_object('owner_id', own.owner_id, 'note', coalesce(own.note, '')) @> %(sets)s::jsonb
           AND {has} @> %(tags_added)s::text[] AND NOT {has} && %(tags_removed)s::text[]""",
             has=_HAS_NOW,
         ),

@@ -82,7 +82,7 @@ GROUP BY 1, 2, 3
 
 
 def limits_of(action: OperationAction) -> list[SignOffLimit]:
-    """Return the limits that hold for an action. Owner and tags can be set back: only a rule that names it counts."""
+    """Return the limits that hold for an action. An assignment can be set back: only a rule that names it counts."""
     return fetch(SignOffLimit, _LIMITS, [str(action), action is not OperationAction.ASSIGN])
 
 

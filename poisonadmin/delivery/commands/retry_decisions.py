@@ -113,7 +113,7 @@ _EXPRESSIONS = {
     "is_hot": str(_IS_HOT),
     "destination": "CASE WHEN %(rules)s THEN (SELECT name FROM destination WHERE id = attempt.destination_id) END",
     "tags": """CASE WHEN %(rules)s THEN
-        coalesce((SELECT tags FROM message_tag WHERE message_id = message.id), '{}') END""",
+        coalesce((SELECT tags FROM annotation WHERE message_id = message.id), '{}') END""",
 }
 # An element of FROM: each message of the batches that was not delivered, once. A message may be in two batches: written
 # by a node that was taken for dead, and by the process that took it for dead.

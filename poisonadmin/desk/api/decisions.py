@@ -12,6 +12,7 @@ from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.domain.params import MAX_OWNER_CHARS
 from poisonadmin.desk.api.messages import MESSAGE_DETAIL
 from poisonadmin.desk.queries.detail import get_message
+from poisonadmin.groups.domain.annotations import MAX_NOTE_CHARS
 from poisonadmin.messages.commands.confirmations import confirm
 from poisonadmin.web.api.contract import (
     MAX_REASON_CHARS,
@@ -49,10 +50,14 @@ class PatchInput(ReasonInput):
 
 
 class AssignInput(ReasonInput):
-    """`owner`: the name of an account, null for nobody; left out, it stays. `tags`: lists, `add` and `remove`."""
+    """What is left out stays. `owner`: the name of an account, null for nobody. `tags`: lists, `add` and `remove`.
+
+    `note`: null for none.
+    """
 
     owner = Text(required=False, allow_null=True, allow_blank=True, max_length=MAX_OWNER_CHARS)
     tags = JsonObject(required=False)
+    note = Text(required=False, allow_null=True, allow_blank=True, max_length=MAX_NOTE_CHARS)
 
 
 # Each decision, with its endpoint's description and input.
@@ -83,7 +88,7 @@ _DECISIONS: dict[OperationAction, tuple[str, type[ReasonInput]]] = {
         PatchInput,
     ),
     OperationAction.ASSIGN: (
-        "Set the owner and tags of a message, in any state but DLNG. Its delivery is not touched.",
+        "Set the owner, tags and note of a message, in any state but DLNG. Its delivery is not touched.",
         AssignInput,
     ),
 }

@@ -16,7 +16,7 @@ from poisonadmin.groups.alike.queries import (
     get_search,
     list_proposals,
 )
-from poisonadmin.groups.commands.group_annotations import annotate
+from poisonadmin.groups.commands.annotations import annotate
 from poisonadmin.groups.commands.merged_groups import MAX_MEMBERS, merge, split
 from poisonadmin.groups.domain.annotations import MAX_NOTE_CHARS, MAX_TAGS, MAX_URL_CHARS
 from poisonadmin.groups.queries.groups import ORDERINGS, GroupDetail, GroupRow, get_group, list_groups

@@ -30,6 +30,7 @@ from poisonadmin.desk.queries.detail import (
     versions,
 )
 from poisonadmin.desk.queries.schedule import schedule
+from poisonadmin.groups.queries.groups import group_of_message
 from poisonadmin.messages.domain.outcomes import CRASHES, Outcome
 from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.messages.queries.detail_rows import AttemptRow, HistoryRow, MessageDetail
@@ -130,6 +131,7 @@ def show(request: HttpRequest, principal: Principal, message_id: int) -> HttpRes
     changes = history(message_id, principal=principal, limit=SHOWN_HISTORY).results
     context: dict[str, Any] = {
         "message": message,
+        "group": group_of_message(message.group_id, principal=principal) if message.group_id else None,
         "list": opened_from(request, message_id, principal),
         "headers": sorted(message.headers.items()),
         "attempts": made.results,

@@ -17,7 +17,7 @@ from poisonadmin.core.domain.filter_values import number
 from poisonadmin.desk.pages.opened_from import latest_messages
 from poisonadmin.desk.pages.readable import folded
 from poisonadmin.desk.queries.detail import attempts
-from poisonadmin.groups.commands.group_annotations import annotate
+from poisonadmin.groups.commands.annotations import annotate
 from poisonadmin.groups.commands.merged_groups import merge, split
 from poisonadmin.groups.domain.annotations import MAX_NOTE_CHARS, MAX_URL_CHARS
 from poisonadmin.groups.queries.groups import GroupDetail, get_group, list_groups

@@ -14,7 +14,7 @@ from poisonadmin.desk.pages.crashed import CRASHES
 from poisonadmin.search.domain.filters import narrowing, parse_filter
 from poisonadmin.search.domain.words import ADDRESS, BYTES, JSON_VALUE, KEY, WORDS, word_of_box
 from poisonadmin.search.queries.facets import FacetValue, facets, recent_facets
-from poisonadmin.search.queries.owners import NOBODY, owners_beginning, tags_beginning
+from poisonadmin.search.queries.owners import NOBODY, completions_of
 from poisonadmin.web.pages.views import Pairs, href, page, pairs
 from poisonadmin.web.pages.words import reason_words, state_words
 
@@ -120,12 +120,10 @@ def _completed(word: str, principal: Principal) -> list[str]:
             for name in names_holding(start, principal=principal, limit=MOST_OPTIONS)
             if " " not in name
         ]
-    if field == "owner":
-        names = owners_beginning(start, principal=principal, limit=MOST_OPTIONS)
-        return [f"{field}:{name}" for name in (NOBODY, *names) if name.startswith(start) and " " not in name]
-    if field == "tag":
-        tags = tags_beginning(start, principal=principal, limit=MOST_OPTIONS)
-        return [f"{field}:{tag}" for tag in tags if " " not in tag]
+    if field in ("owner", "tag"):
+        nobody = [NOBODY] if field == "owner" and NOBODY.startswith(start) else []
+        found = completions_of(field, start, principal=principal, limit=MOST_OPTIONS)
+        return [f"{field}:{one}" for one in (*nobody, *found) if " " not in one]
     examples = asked.kind.examples if asked else ()
     return [f"{field}:{value}" for value in examples if value.lower().startswith(start.lower())]
 

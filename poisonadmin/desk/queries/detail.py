@@ -76,7 +76,7 @@ def get_message(message_id: int, *, principal: Principal) -> MessageDetail:
         CASE WHEN {seen} THEN d.name END AS destination, d.id IS NOT NULL AS has_destination,
         b.headers AS header_bytes, last.queue, coalesce({origin}, '{{}}') AS origin,
         {delivered_to} AS delivered_to, c.confirm_by, c.confirmed_at, c.confirmed_by, c.note AS confirmation_note,
-        {removal}
+        {removal}, coalesce(w.note, '') AS note
         FROM message m {joins} JOIN address i ON i.id = e.intake_address_id JOIN body b ON b.id = m.id
         LEFT JOIN destination d ON d.id = a.destination_id {last_move} {confirmation}
         {removal_join} WHERE m.id = {id}""",

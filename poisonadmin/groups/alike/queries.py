@@ -37,7 +37,7 @@ LEFT JOIN LATERAL (
 ) AS oldest ON TRUE
 LEFT JOIN archived_message AS archived ON archived.id = g.sample_message_id AND oldest.message_id IS NULL
 WHERE oldest.message_id IS NOT NULL OR archived.id IS NOT NULL
-ORDER BY EXISTS (SELECT FROM group_annotation AS said WHERE said.group_id = g.seen_as AND said.revision > 0) DESC,
+ORDER BY EXISTS (SELECT FROM annotation AS said WHERE said.group_id = g.seen_as) DESC,
          sum(g.failures) OVER (PARTITION BY g.seen_as) DESC, g.seen_as, g.id
 """
 _DIGEST = """

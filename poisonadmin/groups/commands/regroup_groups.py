@@ -27,7 +27,7 @@ _KEPT = "SELECT DISTINCT was FROM regroup_move WHERE was = fingerprint"
 _LOCK = "SELECT FROM failure_group WHERE fingerprint = ANY(%s) ORDER BY fingerprint FOR UPDATE"
 _GROUPS = """
 SELECT g.id, g.fingerprint, g.failures, g.merged_into_id,
-       EXISTS (SELECT FROM group_annotation said WHERE said.group_id = g.id)
+       EXISTS (SELECT FROM annotation said WHERE said.group_id = g.id)
        OR EXISTS (SELECT FROM failure_group other WHERE other.merged_into_id = g.id)
 FROM failure_group g
 """

@@ -21,8 +21,11 @@ class InvalidAnnotation(InvalidField):
     code = "invalid_annotation"
 
 
-def checked_note(note: str) -> str:
-    """Return the note without blanks around it; raise InvalidAnnotation."""
+def checked_note(note: str | None) -> str:
+    """Return the note without blanks around it, an empty one for None; raise InvalidAnnotation."""
+    note = note or ""
+    if not isinstance(note, str):
+        raise InvalidAnnotation("note", "must be a text, or null for none")
     if len(note) > MAX_NOTE_CHARS:
         raise InvalidAnnotation("note", f"may have at most {MAX_NOTE_CHARS} characters, and has {len(note)}")
     if any(character == "\0" or "\ud800" <= character <= "\udfff" for character in note):

@@ -72,7 +72,7 @@ _FIXED: dict[str, Dimension] = {
     GroupBy.OWNER: Dimension(
         "owner",
         Sql("u.username"),
-        Sql("LEFT JOIN message_owner w ON w.message_id = m.id LEFT JOIN auth_user u ON u.id = w.owner_id"),
+        Sql("LEFT JOIN annotation w ON w.message_id = m.id LEFT JOIN auth_user u ON u.id = w.owner_id"),
         is_counted=False,
     ),
     GroupBy.CONSUMER_VERSION: Dimension(

@@ -163,7 +163,7 @@ SELECT seen.id, {figure}named.title, named.error_class, named.fingerprint, named
        coalesce(said.tags, '{{}}') AS tags, CASE WHEN {is_snoozed} THEN said.snoozed_until END AS snoozed_until,
        coalesce(said.revision, 0) AS revision
 FROM ({seen}) seen JOIN failure_group named ON named.id = seen.named_id
-     LEFT JOIN group_annotation said ON said.group_id = seen.id LEFT JOIN auth_user owner ON owner.id = said.owner_id
+     LEFT JOIN annotation said ON said.group_id = seen.id LEFT JOIN auth_user owner ON owner.id = said.owner_id
 WHERE TRUE
 """,
 )
@@ -225,6 +225,12 @@ def get_group(group_id: int, *, principal: Principal) -> GroupDetail:
             versions=failed_versions([member.id for member in members], principal),
             members=tuple(_shown(member, by_member[member.id]["NDLV"]) for member in shown),
         )
+
+
+def group_of_message(group_id: int, *, principal: Principal) -> StoredGroup | None:
+    """Return the group of a message that the principal sees, as it is stored; None where there is none any more."""
+    found = fetch(StoredGroup, _select(principal, Sql("{id}::bigint", id=group_id), [group_id]))
+    return found[0] if found else None
 
 
 def _select(

@@ -65,6 +65,7 @@ def detail(message_id: int, *, principal: Principal) -> MessageDetail:
         payload_removed_at=removal.payload_removed_at if removal else None,
         payload_kept_days=removal.payload_kept_days if removal else None,
         payload_policy=removal.payload_policy if removal else None,
+        note=row.get("note") or "",
     )
 
 

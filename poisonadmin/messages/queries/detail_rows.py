@@ -17,7 +17,7 @@ class MessageDetail(MessageRow):
     where the reader may not see it; `has_destination` tells the two apart.
 
     Of a message that was moved: `queue` is the one that was auto-created for it where it is now, `origin` the
-    properties that say where it comes from. `tags` are those that content rules have put on it.
+    properties that say where it comes from. `note`: what people say of it.
     `delivered_to`: `broker` when a broker has taken it and the consumer behind it has not confirmed it, `consumer` when
     that one has, or took it itself; None unless it is DLVD. `confirm_by`: when its confirmation is overdue.
     `payload_removed_at`: when its payload was removed for good, since the policy of the pattern `payload_policy` keeps
@@ -41,6 +41,7 @@ class MessageDetail(MessageRow):
     payload_removed_at: datetime | None
     payload_kept_days: int | None
     payload_policy: str | None
+    note: str
 
     @property
     def headers(self) -> dict[str, Any]:

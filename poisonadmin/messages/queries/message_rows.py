@@ -21,15 +21,15 @@ COLUMNS = Sql(
  g.title AS group_title, coalesce((SELECT jsonb_object_agg(k.name, k.value) FROM business_key k
  WHERE k.message_id = m.id), jsonb_build_object()) AS business_keys, m.attempt_number - (SELECT count(*)::int
  FROM history h WHERE h.message_id = m.id AND h.event = 'released') AS attempts_begun,
- a.status AS address_status, (SELECT username FROM auth_user JOIN message_owner ON owner_id = auth_user.id
- WHERE message_owner.message_id = m.id) AS owner, coalesce((SELECT tags FROM message_tag
- WHERE message_tag.message_id = m.id), ARRAY[]::text[]) AS tags, FALSE AS archived, {predecessor} AS predecessor_id""",
+ a.status AS address_status, (SELECT username FROM auth_user WHERE auth_user.id = w.owner_id) AS owner,
+ coalesce(w.tags, ARRAY[]::text[]) AS tags, FALSE AS archived, {predecessor} AS predecessor_id""",
     seen_as=SEEN_AS,
     predecessor=PREDECESSOR,
 )
 JOINS = Sql(
     """JOIN envelope e ON e.id = m.id JOIN address a ON a.id = m.address_id
- LEFT JOIN address o ON o.id = m.original_address_id LEFT JOIN failure_group g ON g.id = m.group_id"""
+ LEFT JOIN address o ON o.id = m.original_address_id LEFT JOIN failure_group g ON g.id = m.group_id
+ LEFT JOIN annotation w ON w.message_id = m.id"""
 )
 
 

@@ -39,8 +39,8 @@ _MESSAGES = partial(
        e.received_at, e.received_by, m.failed_at, e.expires_at, e.conversation_id, e.bookmark, e.content_type,
        e.payload_bytes, m.attempt_number, m.failure_count, m.crash_count, {group} AS group_id, g.fingerprint,
        g.title AS failure, m.operation_id,
-       (SELECT username FROM message_owner JOIN auth_user ON auth_user.id = owner_id WHERE message_id = m.id) AS owner,
-       (SELECT array_to_string(tags, ', ') FROM message_tag WHERE message_id = m.id) AS tags
+       (SELECT username FROM annotation JOIN auth_user ON auth_user.id = owner_id WHERE message_id = m.id) AS owner,
+       (SELECT array_to_string(nullif(tags, '{{}}'), ', ') FROM annotation WHERE message_id = m.id) AS tags
     FROM {messages} AS m JOIN envelope AS e ON e.id = m.id AND {envelopes} JOIN address AS a ON a.id = m.address_id
          LEFT JOIN address AS o ON o.id = m.original_address_id LEFT JOIN failure_group AS g ON g.id = m.group_id
     WHERE {where}""",

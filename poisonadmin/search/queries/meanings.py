@@ -150,27 +150,36 @@ def _key(of: Sql) -> Callable[[Term], Sql]:
     )
 
 
-def _owner(term: Term, _: Principal) -> Sql:
-    accounts = fetch_values(Sql("SELECT id FROM auth_user WHERE username = ANY({names})", names=list(term.values)))
-    owned = Sql(
-        "EXISTS (SELECT FROM message_owner o WHERE o.message_id = m.id AND o.owner_id = ANY({accounts}))",
-        accounts=accounts,
+def _owned_by(names: Sequence[Any]) -> Sql:
+    accounts = fetch_values(Sql("SELECT id FROM auth_user WHERE username = ANY({names})", names=list(names)))
+    return Sql("owner_id = ANY({accounts})", accounts=accounts)
+
+
+def _tagged_with(tags: Sequence[Any]) -> Sql:
+    return Sql("tags && {tags}::varchar[]", tags=list(tags))
+
+
+def _message_annotated(annotated: Sql) -> Sql:
+    return Sql("EXISTS (SELECT FROM annotation w WHERE w.message_id = m.id AND {annotated})", annotated=annotated)
+
+
+def _groups_annotated(annotated: Sql) -> list[int]:
+    # The groups are those that people see.
+    return fetch_values(
+        Sql("SELECT group_id FROM annotation WHERE group_id IS NOT NULL AND {annotated}", annotated=annotated)
     )
+
+
+def _owner(term: Term, _: Principal) -> Sql:
+    owned = _message_annotated(_owned_by(term.values))
     if NOBODY not in term.values:
         return owned
-    return any_of([owned, Sql("NOT EXISTS (SELECT FROM message_owner o WHERE o.message_id = m.id)")])
+    return any_of([owned, Sql("NOT {has_owner}", has_owner=_message_annotated(Sql("owner_id IS NOT NULL")))])
 
 
 def _owner_in_files(term: Term, _: SearchReader) -> str | None:
     nobody = ["m.owner IS NULL"] if NOBODY in term.values else []
     return spark_sql.either(is_one_of("m.owner", list(term.values)), *nobody)
-
-
-def _tag(term: Term, _: Principal) -> Sql:
-    return Sql(
-        "EXISTS (SELECT FROM message_tag t WHERE t.message_id = m.id AND t.tags && {tags}::varchar[])",
-        tags=list(term.values),
-    )
 
 
 def _consumer_version(term: Term, _: Principal) -> Sql:
@@ -272,28 +281,11 @@ def _names(ids: Sequence[int]) -> list[str]:
     return fetch_values(Sql("SELECT name FROM address WHERE id = ANY({ids}) ORDER BY id", ids=list(ids)))
 
 
-# Notes are of the groups that people see.
-def _groups_owned(names: Sequence[Any], _: Principal) -> list[int]:
-    return fetch_values(
-        Sql(
-            """SELECT said.group_id FROM group_annotation said JOIN auth_user u ON u.id = said.owner_id
-            WHERE u.username = ANY({names}::text[])""",
-            names=list(names),
-        )
-    )
-
-
-def _groups_tagged(tags: Sequence[Any], _: Principal) -> list[int]:
-    return fetch_values(
-        Sql("SELECT said.group_id FROM group_annotation said WHERE said.tags && {tags}::varchar[]", tags=list(tags))
-    )
-
-
 def _groups_snoozed(flags: Sequence[Any], _: Principal) -> list[int]:
     # What nobody has said anything of is not snoozed either.
     return fetch_values(
         Sql(
-            """SELECT g.id FROM failure_group g LEFT JOIN group_annotation said ON said.group_id = g.id
+            """SELECT g.id FROM failure_group g LEFT JOIN annotation said ON said.group_id = g.id
             WHERE g.merged_into_id IS NULL AND (({is_snoozed}) IS TRUE) = ANY({flags})""",
             is_snoozed=IS_SNOOZED,
             flags=list(flags),
@@ -347,8 +339,8 @@ MEANINGS: dict[str, Meaning] = {
         ids=with_members,
     ),
     "failure": Meaning(groups=_groups_of_text),
-    "group_owner": Meaning(groups=_groups_owned),
-    "group_tag": Meaning(groups=_groups_tagged),
+    "group_owner": Meaning(groups=lambda names, _: _groups_annotated(_owned_by(names))),
+    "group_tag": Meaning(groups=lambda tags, _: _groups_annotated(_tagged_with(tags))),
     "snoozed": Meaning(groups=_groups_snoozed),
     "candidate": Meaning(_candidate, files=lambda term, _: "m.candidate" if term.values[0] else "NOT m.candidate"),
     "confirmation": Meaning(_confirmation),
@@ -359,7 +351,10 @@ MEANINGS: dict[str, Meaning] = {
     "conversation_id": Meaning(_envelope("conversation_id"), _any("r.conversation_id"), _texts("m.conversation_id")),
     "message_id": Meaning(_envelope("message_id"), _any("r.message_id"), _texts("m.message_id")),
     "owner": Meaning(_owner, files=_owner_in_files),
-    "tag": Meaning(_tag, files=lambda term, _: spark_sql.has_element("tags", term.values)),
+    "tag": Meaning(
+        lambda term, _: _message_annotated(_tagged_with(term.values)),
+        files=lambda term, _: spark_sql.has_element("tags", term.values),
+    ),
     "header": Meaning(_header, files=lambda term, _: is_one_of(spark_sql.member("headers", term.name), term.values)),
     "key": Meaning(
         _live(_key(Sql("m.id"))),

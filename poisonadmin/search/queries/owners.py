@@ -1,6 +1,5 @@
 """Accounts that can own messages and failure groups, and which owners and tags messages have."""
 
-from collections.abc import Callable
 from functools import partial
 
 from django.contrib.auth.models import User
@@ -12,24 +11,28 @@ from poisonadmin.core.queries.sql import Sql
 
 # As a filter says that a message has no owner.
 NOBODY = "none"
-# How many of the newest messages with an owner, or with tags, completion reads.
+# How many of an owner's newest messages, and of the newest that have tags, a note or an owner, completion reads.
 COMPLETED_FROM = 10_000
-_OWNERS = partial(
-    Sql,
-    """
-SELECT DISTINCT username FROM (SELECT * FROM message_owner ORDER BY message_id DESC LIMIT {most}) AS newest
-JOIN message m ON m.id = newest.message_id JOIN auth_user ON auth_user.id = owner_id
-WHERE {scope} AND starts_with(lower(username), lower({start})) ORDER BY 1 LIMIT {limit}
+_COMPLETED = {
+    "owner": partial(
+        Sql,
+        """
+SELECT username FROM auth_user WHERE starts_with(lower(username), lower({start})) AND EXISTS (
+    SELECT FROM (SELECT message_id FROM annotation WHERE owner_id = auth_user.id AND message_id IS NOT NULL
+                 ORDER BY message_id DESC LIMIT {most}) AS newest
+    JOIN message m ON m.id = newest.message_id WHERE {scope}) ORDER BY 1 LIMIT {limit}
 """,
-)
-_TAGS = partial(
-    Sql,
-    """
-SELECT DISTINCT tag FROM (SELECT * FROM message_tag ORDER BY message_id DESC LIMIT {most}) AS newest
+    ),
+    "tag": partial(
+        Sql,
+        """
+SELECT DISTINCT tag FROM (SELECT * FROM annotation WHERE message_id IS NOT NULL
+                          ORDER BY message_id DESC LIMIT {most}) AS newest
 JOIN message m ON m.id = newest.message_id CROSS JOIN LATERAL unnest(tags) AS tag
 WHERE {scope} AND starts_with(lower(tag), lower({start})) ORDER BY 1 LIMIT {limit}
 """,
-)
+    ),
+}
 
 
 def account_names() -> list[str]:
@@ -43,17 +46,9 @@ def account_id(username: str) -> int | None:
     return found[0] if found else None
 
 
-def owners_beginning(start: str, *, principal: Principal, limit: int) -> list[str]:
-    """Return the owners of messages in scope whose names begin so, in any case; of the newest messages."""
-    return _beginning(_OWNERS, start, principal, limit)
-
-
-def tags_beginning(start: str, *, principal: Principal, limit: int) -> list[str]:
-    """Return the tags of messages in scope that begin so, in any case; of the newest messages."""
-    return _beginning(_TAGS, start, principal, limit)
-
-
-def _beginning(found: Callable[..., Sql], start: str, principal: Principal, limit: int) -> list[str]:
+def completions_of(field: str, start: str, *, principal: Principal, limit: int) -> list[str]:
+    """Return the owners or tags of messages in scope that begin so, in any case; of the newest messages."""
     principal.require(Permission.READ)
+    scope = scope_condition(principal)
     with bounded():
-        return fetch_values(found(most=COMPLETED_FROM, scope=scope_condition(principal), start=start, limit=limit))
+        return fetch_values(_COMPLETED[field](most=COMPLETED_FROM, scope=scope, start=start, limit=limit))

@@ -619,25 +619,6 @@ _TABLES = [
         },
     ),
     migrations.CreateModel(
-        name="MessageOwner",
-        fields=[
-            ("message_id", models.BigIntegerField(primary_key=True, serialize=False)),
-        ],
-        options={
-            "db_table": "message_owner",
-        },
-    ),
-    migrations.CreateModel(
-        name="MessageTag",
-        fields=[
-            ("message_id", models.BigIntegerField(primary_key=True, serialize=False)),
-            ("tags", django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=50), size=None)),
-        ],
-        options={
-            "db_table": "message_tag",
-        },
-    ),
-    migrations.CreateModel(
         name="Node",
         fields=[
             ("id", models.BigAutoField(primary_key=True, serialize=False)),
@@ -1664,32 +1645,62 @@ _TABLES = [
         ),
     ),
     migrations.CreateModel(
-        name="GroupAnnotation",
+        name="Annotation",
         fields=[
+            ("id", models.BigAutoField(primary_key=True, serialize=False)),
+            ("message_id", models.BigIntegerField(null=True)),
+            ("group_id", models.BigIntegerField(null=True)),
             (
-                "group",
-                models.OneToOneField(
+                "owner",
+                models.ForeignKey(
                     db_constraint=False,
-                    on_delete=django.db.models.deletion.DO_NOTHING,
-                    primary_key=True,
+                    db_index=False,
+                    null=True,
+                    on_delete=django.db.models.deletion.SET_NULL,
                     related_name="+",
-                    serialize=False,
-                    to="store.failuregroup",
+                    to=settings.AUTH_USER_MODEL,
+                ),
+            ),
+            (
+                "tags",
+                django.contrib.postgres.fields.ArrayField(
+                    base_field=models.CharField(max_length=50), default=list, size=None
                 ),
             ),
             ("note", models.TextField(db_default="")),
             ("ticket_url", models.TextField(null=True)),
-            (
-                "tags",
-                django.contrib.postgres.fields.ArrayField(
-                    base_field=models.CharField(max_length=30), default=list, size=None
-                ),
-            ),
             ("snoozed_until", models.DateTimeField(null=True)),
             ("revision", models.IntegerField(db_default=0)),
         ],
         options={
-            "db_table": "group_annotation",
+            "db_table": "annotation",
+            "indexes": [
+                models.Index(
+                    models.F("owner"),
+                    models.F("message_id"),
+                    condition=models.Q(("owner__isnull", False)),
+                    name="annotation_by_owner",
+                ),
+                django.contrib.postgres.indexes.GinIndex(fields=["tags"], name="annotation_by_tag"),
+            ],
+            "constraints": [
+                models.CheckConstraint(
+                    condition=models.Q(
+                        models.Q(("group_id__isnull", True), ("message_id__isnull", False)),
+                        models.Q(("group_id__isnull", False), ("message_id__isnull", True)),
+                        _connector="OR",
+                    ),
+                    name="annotation_of_one_subject",
+                ),
+                models.UniqueConstraint(
+                    condition=models.Q(("message_id__isnull", False)),
+                    fields=("message_id",),
+                    name="annotation_of_message",
+                ),
+                models.UniqueConstraint(
+                    condition=models.Q(("group_id__isnull", False)), fields=("group_id",), name="annotation_of_group"
+                ),
+            ],
         },
     ),
     migrations.AddField(
@@ -1951,21 +1962,6 @@ _TABLES = [
             related_name="+",
             to="store.address",
         ),
-    ),
-    migrations.AddField(
-        model_name="messageowner",
-        name="owner",
-        field=models.ForeignKey(
-            db_constraint=False,
-            db_index=False,
-            on_delete=django.db.models.deletion.CASCADE,
-            related_name="+",
-            to=settings.AUTH_USER_MODEL,
-        ),
-    ),
-    migrations.AddIndex(
-        model_name="messagetag",
-        index=django.contrib.postgres.indexes.GinIndex(fields=["tags"], name="message_tag_by_tag"),
     ),
     migrations.AddIndex(
         model_name="node",
@@ -2357,13 +2353,6 @@ _TABLES = [
         model_name="envelope",
         constraint=models.UniqueConstraint(fields=("intake_address", "message_id"), name="envelope_once_per_address"),
     ),
-    migrations.AddField(
-        model_name="groupannotation",
-        name="owner",
-        field=models.ForeignKey(
-            null=True, on_delete=django.db.models.deletion.SET_NULL, related_name="+", to=settings.AUTH_USER_MODEL
-        ),
-    ),
     migrations.AddIndex(
         model_name="failuregroup",
         index=models.Index(fields=["-last_at"], name="failure_group_recent"),
@@ -2570,10 +2559,6 @@ _TABLES = [
             ),
             name="message_stop_has_reason",
         ),
-    ),
-    migrations.AddIndex(
-        model_name="messageowner",
-        index=models.Index(models.F("owner"), models.F("message_id"), name="message_owner_by_owner"),
     ),
     migrations.AddIndex(
         model_name="alertdelivery",

@@ -1,36 +1,56 @@
-"""Annotations of failure groups, their failures by hour and version, proposals to merge alike ones, and regroupings.
+"""Annotations, failures of groups by hour and version, proposals to merge alike groups, and regroupings.
 
 The groups are in attempt.py.
 """
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
 
 from poisonadmin.groups.alike.domain.proposals import ProposalState
-from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.constraints import only_values_of
 
 
-class GroupAnnotation(models.Model):
-    """Owner, notes and tags of a failure group, apart from its row, which every failure changes.
+class Annotation(models.Model):
+    """Owner, tags and note of one subject, a message or a failure group, apart from its row, which deliveries change.
 
-    `revision` counts the changes; a group without a row here has revision 0.
+    Rules put tags on messages, too. Ticket and snooze are those of groups. `revision` counts the changes that people
+    make; a subject without a row here has revision 0.
     """
 
-    group = models.OneToOneField(
-        FailureGroup, models.DO_NOTHING, primary_key=True, db_constraint=False, related_name="+"
+    id = models.BigAutoField(primary_key=True)
+    message_id = models.BigIntegerField(null=True)
+    group_id = models.BigIntegerField(null=True)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, db_constraint=False, db_index=False, related_name="+"
     )
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    tags = ArrayField(models.CharField(max_length=50), default=list)
     note = models.TextField(db_default="")
     ticket_url = models.TextField(null=True)
-    tags = ArrayField(models.CharField(max_length=30), default=list)
     snoozed_until = models.DateTimeField(null=True)
     revision = models.IntegerField(db_default=0)
 
     class Meta:
-        db_table = "group_annotation"
+        db_table = "annotation"
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(message_id__isnull=False, group_id__isnull=True)
+                | Q(message_id__isnull=True, group_id__isnull=False),
+                name="annotation_of_one_subject",
+            ),
+            models.UniqueConstraint(
+                fields=["message_id"], name="annotation_of_message", condition=Q(message_id__isnull=False)
+            ),
+            models.UniqueConstraint(
+                fields=["group_id"], name="annotation_of_group", condition=Q(group_id__isnull=False)
+            ),
+        ]
+        indexes = [
+            models.Index("owner", "message_id", name="annotation_by_owner", condition=Q(owner__isnull=False)),
+            GinIndex(fields=["tags"], name="annotation_by_tag"),
+        ]
 
 
 class GroupHour(models.Model):

@@ -4,7 +4,6 @@ None of the three has a database foreign key: rows arrive by the hundred thousan
 the referenced row anyway, and a trigger a row would halve that rate (decision 2).
 """
 
-from django.conf import settings
 from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import Case, F, Q, When
@@ -243,19 +242,6 @@ class Hop(models.Model):
         indexes = [
             models.Index("queue", "to_address", "message_id", name="hop_by_queue", condition=Q(queue__isnull=False))
         ]
-
-
-class MessageOwner(models.Model):
-    """The owner of a message, apart from its row, which every change of state rewrites. Its tags are in rule.py."""
-
-    message_id = models.BigIntegerField(primary_key=True)
-    owner = models.ForeignKey(
-        settings.AUTH_USER_MODEL, models.CASCADE, db_constraint=False, db_index=False, related_name="+"
-    )
-
-    class Meta:
-        db_table = "message_owner"
-        indexes = [models.Index("owner", "message_id", name="message_owner_by_owner")]
 
 
 class Confirmation(models.Model):

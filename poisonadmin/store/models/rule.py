@@ -1,7 +1,5 @@
-"""Policies, rules before and after a delivery, and what they note of messages."""
+"""Policies, rules before and after a delivery, and the business keys that policies name."""
 
-from django.contrib.postgres.fields import ArrayField
-from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models.functions import Now
 
@@ -78,14 +76,3 @@ class BusinessKey(models.Model):
                 name="business_key_look_up",
             )
         ]
-
-
-class MessageTag(models.Model):
-    """Tags that rules and people have put on a message."""
-
-    message_id = models.BigIntegerField(primary_key=True)
-    tags = ArrayField(models.CharField(max_length=50))
-
-    class Meta:
-        db_table = "message_tag"
-        indexes = [GinIndex(fields=["tags"], name="message_tag_by_tag")]

@@ -131,7 +131,7 @@ def top_groups(principal: Principal, limit: int = 6) -> list[TopGroup]:
                   FROM (SELECT group_id, sum(n) AS n FROM {now}
                         WHERE state = 'NDLV' AND group_id IS NOT NULL AND {scope} GROUP BY 1 HAVING sum(n) > 0) each
                        JOIN failure_group g ON g.id = each.group_id
-                       LEFT JOIN group_annotation said ON said.group_id = {group}
+                       LEFT JOIN annotation said ON said.group_id = {group}
                   WHERE ({is_snoozed}) IS NOT TRUE GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {limit}) top
             JOIN failure_group named ON named.id = top.named_id ORDER BY n DESC, top.id""",
             group=SEEN_AS,

@@ -11,8 +11,9 @@ from poisonadmin.core.domain.addresses import MAX_ADDRESS_CHARS, validate_addres
 from poisonadmin.core.domain.errors import InvalidField
 from poisonadmin.decisions.operations.domain.actions import Action
 from poisonadmin.decisions.operations.domain.params import MAX_REASON_CHARS
+from poisonadmin.groups.domain.annotations import MAX_NOTE_CHARS
 from poisonadmin.policies.domain.settings import MAX_DELAY_MS
-from poisonadmin.web.pages.forms import PageForm, TextField, drawn, texts_by_comma, texts_by_line, whole_number
+from poisonadmin.web.pages.forms import PageForm, TextField, drawn, texts_by_comma, texts_by_line, ticks, whole_number
 
 # The fields that ask for a parameter. A whole payload is edited on the page of its message.
 FIELDS_OF: dict[str, tuple[str, ...]] = {
@@ -22,6 +23,7 @@ FIELDS_OF: dict[str, tuple[str, ...]] = {
     "payload": (),
     "owner": ("owner",),
     "tags": ("tags_add", "tags_remove"),
+    "note": ("note", "note_remove"),
 }
 PARAM_FIELDS = tuple(name for names in FIELDS_OF.values() for name in names)
 # How an operation's parameters are called where they are shown.
@@ -32,6 +34,7 @@ PARAM_WORDS = {
     "payload_bytes": "Payload in bytes",
     "owner": "Owner",
     "tags": "Tags",
+    "note": "Note",
 }
 # No account is called so.
 NOBODY_CHOSEN = "/nobody"
@@ -80,6 +83,8 @@ class ParamsForm(PageForm):
     owner = forms.ChoiceField(**drawn("Owner", choices=[]))
     tags_add = texts_by_comma("Add tags", note="Words, separated by commas.")
     tags_remove = texts_by_comma("Remove tags", note="As they are written, separated by commas.")
+    note = TextField("Note", most=MAX_NOTE_CHARS, rows=3, note="It takes the place of the note that there is.")
+    note_remove = ticks("Remove the note")
     delay_seconds = whole_number("Postpone by", limits=(0, MAX_DELAY_MS // 1000), choices=[])
 
     def __init__(self, data: Any, action: Action, accounts: Callable[[], Iterable[str]]) -> None:
@@ -115,6 +120,8 @@ def params_of(typed: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]
     given = {name: typed[name] for name in fields if typed.get(name)}
     if given.get("owner") == NOBODY_CHOSEN:
         given["owner"] = None
+    if given.pop("note_remove", False):
+        given["note"] = None
     for name in ("headers", "tags"):
         parts = {one.removeprefix(f"{name}_"): given.pop(one) for one in FIELDS_OF[name] if one in given}
         given |= {name: parts} if parts else {}
@@ -129,6 +136,7 @@ def param_lines(params: Mapping[str, Any]) -> list[tuple[str, str]]:
     """
     words: dict[str, Callable[[Any], str]] = {
         "owner": lambda owner: owner or "nobody",
+        "note": lambda note: note or "none",
         "tags": lambda tags: "; ".join(f"{what} {', '.join(some)}" for what, some in tags.items() if some),
     }
     return [

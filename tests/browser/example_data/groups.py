@@ -1,7 +1,7 @@
 """A failure group of which people have said something, with another one merged into it."""
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.groups.commands.group_annotations import annotate
+from poisonadmin.groups.commands.annotations import annotate
 from poisonadmin.groups.commands.merged_groups import merge
 from poisonadmin.groups.queries.groups import list_groups
 from poisonadmin.store.models.failure_group import GroupVersion

@@ -7,8 +7,9 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.rules import commands
 from poisonadmin.rules.commands import enable_rule
 from poisonadmin.rules.domain.rules import RuleFields
+from poisonadmin.store.models.failure_group import Annotation
 from poisonadmin.store.models.message import Message
-from poisonadmin.store.models.rule import MessageTag, Rule
+from poisonadmin.store.models.rule import Rule
 from poisonadmin.store.models.run import LongRun
 
 BEFORE = (
@@ -72,4 +73,4 @@ def make_rules() -> None:
         requested_by="admin",
         ended_at=timezone.now(),
     )
-    MessageTag.objects.create(message_id=messages[0].id, tags=["incomplete", "push"])
+    Annotation.objects.create(message_id=messages[0].id, tags=["incomplete", "push"])

@@ -83,14 +83,14 @@ _LEFT_OUT = sql.SQL("NULL::bytea")
 _FAILURES = """
 SELECT message.id, address.name AS address, message.group_id, failed.attempt_number, message.failure_count AS failures,
        failed.error_class, failed.cause_class, failed.error_message, failed.status_code,
-       destination.name AS destination, coalesce(message_tag.tags, '{}') AS tags
+       destination.name AS destination, coalesce(annotation.tags, '{}') AS tags
 FROM message JOIN address ON address.id = message.address_id
      CROSS JOIN LATERAL (
          SELECT * FROM attempt WHERE attempt.message_id = message.id AND outcome = 'failed'
          ORDER BY attempt_number DESC LIMIT 1
      ) AS failed
      LEFT JOIN destination ON destination.id = failed.destination_id
-     LEFT JOIN message_tag ON message_tag.message_id = message.id
+     LEFT JOIN annotation ON annotation.message_id = message.id
 WHERE message.id > %(after)s AND message.id <= %(until)s
       AND message.state IN ('TBDL', 'NDLV') AND message.address_id = ANY(%(addresses)s)
 ORDER BY message.id

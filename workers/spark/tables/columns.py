@@ -131,7 +131,7 @@ _BODY = "LEFT JOIN body AS b ON b.id = m.id AND b.id > %(after)s AND b.id <= %(u
 _ADDRESS = "JOIN address AS a ON a.id = m.address_id"
 _ORIGINAL = "LEFT JOIN address AS o ON o.id = m.original_address_id"
 _GROUP = "LEFT JOIN failure_group AS g ON g.id = m.group_id"
-_OWNER = "LEFT JOIN message_owner AS w ON w.message_id = m.id LEFT JOIN auth_user AS u ON u.id = w.owner_id"
+_ANNOTATION = "LEFT JOIN annotation AS w ON w.message_id = m.id LEFT JOIN auth_user AS u ON u.id = w.owner_id"
 
 MESSAGES = Table(
     "messages",
@@ -161,8 +161,8 @@ MESSAGES = Table(
         Column("fingerprint", _TEXT, "g.fingerprint", _GROUP),
         Column("failure", _TEXT, "g.title", _GROUP),
         Column("operation_id", _LONG, "m.operation_id"),
-        Column("owner", _TEXT, "u.username", _OWNER),
-        Column("tags", _TEXT, "(SELECT array_to_json(tags) FROM message_tag WHERE message_id = m.id)"),
+        Column("owner", _TEXT, "u.username", _ANNOTATION),
+        Column("tags", _TEXT, "array_to_json(nullif(w.tags, '{}'))", _ANNOTATION),
         Column(
             "keys",
             _TEXT,
@@ -173,6 +173,7 @@ MESSAGES = Table(
         Column("transport", _BYTES, "b.transport", _BODY),
         Column("candidate", _BOOL, "m.candidate"),
         Column("intake_address", _TEXT, "(SELECT name FROM address WHERE id = e.intake_address_id)", _ENVELOPE),
+        Column("note", _TEXT, "w.note", _ANNOTATION),
     ),
 )
 

@@ -67,7 +67,7 @@ class OperationInput(OperationPreviewInput, ReasonInput):
     """`selection`: a selection's id, or an object with the `filter` that is to be frozen.
 
     `params`: what the action needs to know: to redirect, `{"address": "…"}`; to patch, `json_patch` (RFC 6902), or
-    `payload` for one message, and `headers` (`set`, `remove`); to assign, `owner` and `tags` (`add`, `remove`).
+    `payload` for one message, and `headers` (`set`, `remove`); to assign, `owner`, `tags` (`add`, `remove`) and `note`.
     `canary`: try 1 message, then 10, then 100 before all others, and halt when they fail again. `break_glass`: begin
     without the sign-off that it may need, which takes the permission of that name and is shown on it for ever.
     `dry_run`: answer 200 with what it would do (`GET /selections/{id}/preview/`), and do nothing.

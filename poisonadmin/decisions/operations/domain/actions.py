@@ -181,10 +181,10 @@ ACTIONS: dict[str, Action] = {
             "Assign…",
             "Assign",
             "assigned",
-            "Will get the owner and tags that you choose. Nothing is delivered.",
+            "Will get the owner, tags and note that you choose. Nothing is delivered.",
             "user",
             on_lists=True,
-            params=("owner", "tags"),
+            params=("owner", "tags", "note"),
         ),
     )
 }

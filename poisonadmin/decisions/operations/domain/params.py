@@ -11,7 +11,7 @@ from poisonadmin.core.domain.errors import InvalidField
 from poisonadmin.core.domain.strict_json import InvalidJson
 from poisonadmin.decisions.operations.domain.actions import ACTIONS, OperationAction
 from poisonadmin.destinations.domain.http_config import is_reserved
-from poisonadmin.groups.domain.annotations import MAX_TAGS_OF_A_MESSAGE, InvalidAnnotation, checked_tags
+from poisonadmin.groups.domain.annotations import MAX_TAGS_OF_A_MESSAGE, InvalidAnnotation, checked_note, checked_tags
 from poisonadmin.messages.domain.envelope_fields import LIMITS
 
 MAX_OWNER_CHARS = 150
@@ -52,7 +52,7 @@ def checked_params(action: OperationAction, given: Mapping[str, Any] | None) -> 
 
     REDIRECT: `address`. PATCH: `json_patch` (RFC 6902) or `payload`, a text that takes the place of the whole payload;
     `headers`: `set`, an object of strings, and `remove`, a list of names. ASSIGN: `owner`, the name of an account, null
-    for nobody; `tags`: `add` and `remove`, lists of texts.
+    for nobody; `tags`: `add` and `remove`, lists of texts; `note`, a text, null for none.
 
     >>> checked_params(OperationAction.REDIRECT, {"address": "orders.repaired"})
     {'address': 'orders.repaired'}
@@ -154,9 +154,13 @@ def _headers(value: Any) -> dict[str, Any]:
 
 def _assign(given: Mapping[str, Any]) -> dict[str, Any]:
     if not given:
-        raise InvalidOperation("params.owner", "choose an owner or tags.")
-    checks: dict[str, Callable[[Any], Any]] = {"owner": _owner, "tags": _tags}
-    return {name: checks[name](value) for name, value in given.items()}
+        raise InvalidOperation("params.owner", "choose an owner, tags or a note.")
+    checks: dict[str, Callable[[Any], Any]] = {"owner": _owner, "tags": _tags, "note": checked_note}
+    try:
+        return {name: checks[name](value) for name, value in given.items()}
+    except InvalidAnnotation as error:
+        field = {"tags": "tags.add"}.get(error.field, error.field)
+        raise InvalidOperation(f"params.{field}", error.reason) from None
 
 
 def _owner(value: Any) -> str | None:
@@ -172,10 +176,7 @@ def _tags(value: Any) -> dict[str, list[str]]:
     for name, tags in value.items():
         if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
             raise InvalidOperation(f"{field}.{name}", "must be a list of texts.")
-    try:
-        added = checked_tags(value.get("add", []))
-    except InvalidAnnotation as error:
-        raise InvalidOperation(f"{field}.add", error.reason) from None
+    added = checked_tags(value.get("add", []))
     removed = sorted({tag.strip() for tag in value.get("remove", [])})
     if len(removed) > MAX_TAGS_OF_A_MESSAGE or not all(0 < len(one) <= 50 and one.isprintable() for one in removed):
         most = f"at most {MAX_TAGS_OF_A_MESSAGE} printable texts of 1 to 50 characters"
