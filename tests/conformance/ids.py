@@ -129,7 +129,12 @@ IDS: dict[str, str] = {
     "SSB-i": "Five crashes, or roll-backs and a crash, in a row: queue off.",
     "SSB-j": "A content rule ends a conversation before anything of it is delivered.",
     "SSB-k": "What arrives for a conversation that has ended: NDLV.",
+    "OP-b": "Candidates, cancelled: nothing begins after the last has settled; the rest has its former reason.",
+    "OP-d": "Listed bookmarks, approved and cancelled: the entries of what never began are on the list again.",
+    "OP-e": "A patch, cancelled half-way: each member is patched and delivered, or the original and undecided.",
+    "OP-g": "Completed, and its members archived: the ledger, its lists and the count are as before.",
     "OP-h": "An operation on successors of a parked head delivers none, on all of the conversation each.",
+    "OP-i": "A change of one message is listed among the operations as every other.",
     "R1": "Waits are those of Artemis; ten attempts are nine redeliveries, and the last failure has no wait.",
     "R2": "A crash counts against its possible causes only, and only where the supervisor survived it.",
     "R3": "Attempt numbers never restart; the failure count counts begun attempts and restarts at approval.",
@@ -146,11 +151,7 @@ IDS: dict[str, str] = {
     "R15": "A message is not moved in a circle: it is parked where it is, and policies and rules warn.",
     "R16": "An operation's promises hold for every member; cancelling puts back what it changed for those never begun.",
     "R17": "What waits behind a parked message is held, neither due nor overdue, and no operation delivers it.",
-    "OP-b": "Candidates, cancelled: nothing begins after the last has settled; the rest has its former reason.",
-    "OP-d": "Listed bookmarks, approved and cancelled: the entries of what never began are on the list again.",
-    "OP-e": "A patch, cancelled half-way: each member is patched and delivered, or the original and undecided.",
-    "OP-g": "Completed, and its members archived: the ledger, its lists and the count are as before.",
-    "OP-i": "A change of one message is listed among the operations as every other.",
+    "R19": "A number in a business key has the digits that came; an age counts from the failure beside it.",
 }
 
 

@@ -15,6 +15,7 @@ from poisonadmin.messages.domain.business_keys import (
     parsed_keys,
 )
 from poisonadmin.policies.domain.settings import InvalidSetting, validate_settings
+from tests.fixtures.api import Caller
 
 ORDER = {"order": {"id": 4711, "lines": [{"sku": "A-1"}, {"sku": "A-2"}], "a.b": "dotted", "is_gift": True, "n": 1.5}}
 
@@ -92,3 +93,15 @@ def test_a_value_is_stored_as_the_database_can_hold_it() -> None:
     assert len(found["id"]) == MAX_VALUE_CHARS
     assert "\0" not in found["id"]
     assert extract([parse_key("$.id")], b'{"id": "\\ud800x"}', {}) == {"id": "?x"}
+
+
+@pytest.mark.conformance("R19")
+def test_a_message_is_found_by_the_digits_of_its_number(admin: Caller) -> None:
+    admin.post("policies/", {"match": "orders.#", "settings": {"business_keys": ["$.id"]}})
+    numbers = ["9007199254740993", "100000000000000000000001", "0.10"]
+    for digits in numbers:
+        sent = {"address": "orders.eu", "payload": f'{{"id": {digits}}}', "content_type": "application/json"}
+        assert admin.post("messages/", sent).status_code == 201
+    for digits in numbers:
+        [found] = admin.get(f"messages/?key.id={digits}").json()["results"]
+        assert found["business_keys"] == {"id": digits}

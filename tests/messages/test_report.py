@@ -3,7 +3,9 @@
 import csv
 import io
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -12,8 +14,11 @@ from django.test import Client
 from poisonadmin.core.commands.exports.formats import csv_chunks
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.exports import guarded
+from poisonadmin.core.queries.rows import QueryTooExpensive
+from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries import report as report_module
+from poisonadmin.search.queries.lists import iter_messages
 from poisonadmin.search.queries.report import COLUMNS, report_rows
 from poisonadmin.store.models.access import Audit
 from tests.fixtures.pages import dead_letter, waiting
@@ -120,6 +125,20 @@ def test_a_report_that_is_cut_says_so(operator_browser: Client, monkeypatch: pyt
     assert rows[-1]["id"].startswith("Cut at 3 messages; more match.")
     waiting_exactly = read(report(message_id=["no-such"]))
     assert waiting_exactly == []
+
+
+def test_a_report_that_takes_too_long_says_so(operator_browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(*asked: Any) -> Iterator[MessageRow]:
+        yield from islice(iter_messages(*asked), 2)
+        raise QueryTooExpensive("This takes too long.")
+
+    monkeypatch.setattr(report_module, "iter_messages", slow)
+    monkeypatch.setattr(report_module, "SLICE", 2)
+    for _ in range(5):
+        waiting()
+    rows = read(report())
+    assert len(rows) == 3
+    assert rows[-1]["id"].startswith("Cut at 2 messages; more may match")
 
 
 def test_a_report_of_a_mistaken_filter_is_refused(browser_of: Callable[[str], Client]) -> None:

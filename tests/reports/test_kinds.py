@@ -113,6 +113,7 @@ def test_the_undecided_are_counted_by_their_age() -> None:
     ]
 
 
+@pytest.mark.conformance("R19")
 def test_an_age_counts_from_the_failure_whatever_was_decided_since() -> None:
     made = message(at=datetime.now(UTC) - 50 * HOUR)
     mark_fail([made], principal=SYSTEM, reason="r")

@@ -167,7 +167,8 @@ def _feature(field: str, value: Any) -> Feature:
 
 def _of_number(field: str, value: float) -> Feature:
     if not isfinite(value) or abs(value) >= _LARGEST:
-        return Feature(field, None)
+        # A whole number that no double holds is a name, not an amount: it is compared by its digits.
+        return Feature(field, _bounded(str(value)) if isinstance(value, int) else None)
     return Feature(field, str(int(value)) if value == int(value) else repr(value), float(value))
 
 

@@ -1,5 +1,6 @@
 """Rows as files: their columns, their formats, and cells that no spreadsheet runs."""
 
+import re
 from enum import StrEnum
 from typing import Any
 
@@ -7,6 +8,7 @@ from typing import Any
 IDS = frozenset({"id", "group_id", "operation_id"})
 # What makes a spreadsheet read a cell as a formula, and the full-width forms that some take for the same.
 _STARTERS = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+_NUMBER = re.compile(r"[+-]?\d{1,1000}(\.\d{1,1000})?([eE][+-]?\d{1,4})?", re.ASCII)
 _SKIPPED = " \u00a0\u3000\u200b\ufeff\x00"
 
 
@@ -38,9 +40,11 @@ class FileFormat(StrEnum):
 def guarded(text: str) -> str:
     """Return the cell such that no spreadsheet runs it: an apostrophe goes before what would start a formula.
 
-    >>> guarded("=1+1"), guarded(" @SUM(A1)"), guarded("a=b"), guarded("＝1")
-    ("'=1+1", "' @SUM(A1)", 'a=b', "'＝1")
+    A number alone is none, and stays as it came (R19).
+
+    >>> guarded("=1+1"), guarded(" @SUM(A1)"), guarded("a=b"), guarded("＝1"), guarded("-9007199254740993")
+    ("'=1+1", "' @SUM(A1)", 'a=b', "'＝1", '-9007199254740993')
     """
     start = text.lstrip(_SKIPPED)[:1]
     # A tab or line break may hide behind the blanks, or be the blank itself.
-    return f"'{text}" if start in _STARTERS and text else text
+    return f"'{text}" if start in _STARTERS and text and not _NUMBER.fullmatch(text) else text

@@ -201,7 +201,8 @@ def as_csv(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     details = {"filter": [list(pair) for pair in message_filter.params], "rows": count.n, "cut": count.capped}
     audit.record(principal.name, "report.exported", "messages", "csv", details=details)
     rows = report_rows(message_filter, principal=principal)
-    return csv_attachment(request, COLUMNS, rows, "messages.csv", mark=request.GET.get("mark") == "1")
+    name = f"messages-first-{MAX_ROWS}.csv" if count.capped else "messages.csv"
+    return csv_attachment(request, COLUMNS, rows, name, mark=request.GET.get("mark") == "1")
 
 
 def _given(request: HttpRequest) -> Mapping[str, Sequence[str]]:
