@@ -4,8 +4,10 @@ No answer is a 5xx, and each one has a status, a media type and a shape that the
 """
 
 import inspect
+import json
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,6 +20,8 @@ from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.validation import validate_schema
 from hypothesis import HealthCheck, settings
 from schemathesis import checks
+from schemathesis.core.parameters import ParameterLocation
+from schemathesis.generation.meta import CoveragePhaseData, CoverageScenario
 from schemathesis.pytest import _test_builder
 
 from poisonadmin.intake.api import NDJSON
@@ -74,6 +78,65 @@ def built_when_called(build: Callable[..., Callable[..., None]], **given: Any) -
 _test_builder.build_operation_test = partial(built_when_called, _test_builder.build_operation_test)
 schema = schemathesis.openapi.from_dict(DOCUMENT)
 schema.app = get_wsgi_application()
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A value that schemathesis makes a request of. `declaration`: what the document says of its place, as JSON."""
+
+    place: str
+    name: str
+    declaration: str
+    value: str
+
+
+def tried(case: Any) -> Tried | None:
+    """Return the one value that a request of the coverage phase is about; None where it is about more, or another."""
+    about = case.meta.phase.data
+    if not isinstance(about, CoveragePhaseData) or about.scenario is CoverageScenario.MISSING_PARAMETER:
+        return None
+    operation = DOCUMENT["paths"][case.operation.path][case.operation.method.lower()]
+    if about.parameter_location is ParameterLocation.BODY:
+        _, _, pointer = (about.location or "").partition("/")
+        kind, _, rest = pointer.partition("/")
+        if pointer == "type":
+            return Tried("body", "", "", repr(case.body))
+        if kind != "properties" or not isinstance(case.body, dict):
+            return None
+        name = rest.partition("/")[0]
+        declared, values = _properties_of(operation, case.media_type), case.body
+    else:
+        declared = {one["name"]: one for one in operation.get("parameters", [])}
+        name, place = about.parameter, about.parameter_location
+        values = (place and getattr(case, place.container_name)) or {}
+    if name not in declared or name not in values:
+        return None
+    return Tried(str(about.parameter_location), name, json.dumps(declared[name], sort_keys=True), repr(values[name]))
+
+
+def _properties_of(operation: dict[str, Any], media_type: str) -> dict[str, Any]:
+    schema = operation["requestBody"]["content"][media_type]["schema"]
+    named = schema.get("$ref", "").rpartition("/")[2]
+    found: dict[str, Any] = (DOCUMENT["components"]["schemas"][named] if named else schema).get("properties", {})
+    return found
+
+
+SEEN: set[object] = set()
+
+
+@schema.hook
+def filter_case(context: Any, case: Any) -> bool:
+    """Leave out a value that was tried already where the document says the same, such as of `limit` on another list.
+
+    Schemathesis tries each wrong value of a parameter twice, alone and beside others, and does so at each operation.
+    Each operation keeps a right one and a wrong one of each of its parameters.
+    """
+    if (value := tried(case)) is None:
+        return True
+    here = (case.operation.label, value.place, value.name, case.meta.generation.mode)
+    is_needed = here not in SEEN or value not in SEEN
+    SEEN.update((here, value))
+    return is_needed
 
 
 @schemathesis.serializer(*NDJSON)
