@@ -10,6 +10,7 @@ from poisonadmin.archive.commands.requests import cancel_archive_run, request_ar
 from poisonadmin.archive.commands.restoring import restore_from_archive
 from poisonadmin.archive.queries import ArchiveRunRow, ErasureRow, LegalHoldRow
 from poisonadmin.core.domain.access import Permission
+from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.message_rows import MessageRow, messages_by_id
@@ -68,6 +69,12 @@ class FilterAndReasonInput(ReasonInput):
     """`filter`: parameters of `GET /messages/`."""
 
     filter = FilterField()
+
+
+class ErasureInput(FilterAndReasonInput):
+    """`expected_count`: how many messages will be erased, as the caller has seen; left out, any number."""
+
+    expected_count = serializers.IntegerField(required=False, min_value=0, max_value=MAX_ID)
 
 
 class ArchiveRunList(ApiView):
@@ -179,10 +186,15 @@ class ErasureList(ApiView):
         """List the erasures, newest first."""
         return self.listed(ERASURE, queries.list_erasures)
 
-    @contract(Permission.CONFIGURE, "archive", {202: ERASURE}, body=FilterAndReasonInput, acts=True)
+    @contract(Permission.CONFIGURE, "archive", {202: ERASURE}, body=ErasureInput, acts=True)
     def post(self) -> Response:
         """Have what matches erased, live and archived. What is under way, or held, is left alone."""
-        made = request_erasure(self.body["filter"], reason=self.body["reason"], principal=self.principal)
+        made = request_erasure(
+            self.body["filter"],
+            reason=self.body["reason"],
+            principal=self.principal,
+            expected=self.body.get("expected_count"),
+        )
         return shown_at(self, ERASURE, queries.get_erasure(made.id, principal=self.reader), f"{made.id}/")
 
 

@@ -10,8 +10,8 @@ from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST
 
-from poisonadmin.archive.commands.erasing import request_erasure
-from poisonadmin.archive.commands.holds import checked_filter, filters_in_force, hold, lift
+from poisonadmin.archive.commands.erasing import MOST_COUNTED, count_erasable, request_erasure
+from poisonadmin.archive.commands.holds import hold, lift
 from poisonadmin.archive.commands.requests import cancel_archive_run, request_archive_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
 from poisonadmin.archive.queries import archive_size, list_erasures, list_holds, list_runs
@@ -20,9 +20,9 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.filter_values import InvalidFilter, moment
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.archived import list_archived
-from poisonadmin.search.queries.lists import count_messages
 from poisonadmin.web.pages.views import NO_REASON, Section, SidebarEntry, page, pager, reason_of
 
+MOST_DIGITS = 12
 SHOWN = 20
 
 
@@ -129,13 +129,8 @@ def preview_erasure(request: HttpRequest, principal: Principal) -> HttpResponseB
     """Render how much a search finds. It may name a person, so it is in no URL."""
     given = _typed(request)
     try:
-        found = parse_filter(checked_filter(given))
-        context = {
-            "search_text": given["q"][0],
-            "archived": list_archived(found, principal=principal, limit=1).total(),
-            "live": count_messages(found, principal=principal),
-            "holds": len(filters_in_force()),
-        }
+        found = count_erasable(given, principal=principal)
+        context = {"search_text": given["q"][0], "found": found, "most": MOST_COUNTED}
     except PoisonAdminError as error:
         notes.error(request, error.detail)
         return HttpResponseRedirect(reverse("archive"))
@@ -146,9 +141,13 @@ def preview_erasure(request: HttpRequest, principal: Principal) -> HttpResponseB
 @page(Permission.CONFIGURE, is_for_all=True)
 def erase(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Have what a search finds erased."""
+    count = request.POST.get("count", "").replace(",", "").strip()
+    if not (count.isascii() and count.isdecimal() and len(count) < MOST_DIGITS):
+        notes.error(request, "Type how many messages will be erased, as the preview says; nothing was erased.")
+        return HttpResponseRedirect(reverse("archive"))
     return _done(
         request,
-        lambda reason: request_erasure(_typed(request), reason=reason, principal=principal),
+        lambda reason: request_erasure(_typed(request), reason=reason, principal=principal, expected=int(count)),
         "The erasure is under way; this page shows how far it is.",
         reverse("archive"),
     )

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db.models.functions import Now
 from pyspark.sql import SparkSession
 
-from poisonadmin.archive.commands.erasing import request_erasure
+from poisonadmin.archive.commands.erasing import Erasable, NotWhatWasSeen, count_erasable, request_erasure
 from poisonadmin.archive.commands.holds import NothingNamed, hold
 from poisonadmin.archive.commands.requests import request_archive_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
@@ -102,7 +102,9 @@ def test_what_a_hold_names_is_not_erased(spark: SparkSession) -> None:
     request_archive_run(principal=SYSTEM)
     archive(spark)
     hold({"address": "invoices.#"}, reason="another lawsuit", principal=SYSTEM)
+    assert count_erasable({"address": "orders.#"}, principal=SYSTEM) == Erasable(live=1, archived=1, left_alone=0)
     held = [hold({"address": one}, reason="lawsuit", principal=SYSTEM).id for one in ("orders.#", "orders.us")]
+    assert count_erasable({"address": "orders.#"}, principal=SYSTEM) == Erasable(live=0, archived=0, left_alone=2)
     made = erase(spark, address="orders.#")
     assert made.result == ErasureResult(erased=0, left_alone=2, held_by=held)
     assert get_message(archived[0], principal=SYSTEM).archived
@@ -152,6 +154,14 @@ def test_an_erasure_of_nothing_ends_no_report(spark: SparkSession) -> None:
     )  # fmt: skip
     erase(spark, message_id="nobody")
     assert LongRun.objects.filter(kind="search", expires_at__gt=Now()).exists()
+
+
+def test_an_erasure_of_another_number_than_was_seen_is_refused() -> None:
+    fail(put(2))
+    with pytest.raises(NotWhatWasSeen, match="It would erase 2 messages now, not 3; nothing was erased"):
+        request_erasure({"address": "orders.#"}, reason="r", principal=SYSTEM, expected=3)
+    assert not LongRun.objects.filter(kind="erase").exists()
+    assert request_erasure({"address": "orders.#"}, reason="r", principal=SYSTEM, expected=2).id
 
 
 def test_a_filter_that_the_archive_cannot_answer_erases_nothing() -> None:

@@ -97,9 +97,10 @@ def test_runs_holds_and_erasures_are_asked_for_on_the_page(visit: Visit) -> None
     archive_with(InProcessStore(settings.ARCHIVE))
     page.locator("#erase-q").fill("address:orders.#")
     page.get_by_role("button", name="Preview the erasure").click()
-    expect(page.get_by_text("1 in the database")).to_be_visible()
-    expect(page.get_by_text("1 in the archive")).to_be_visible()
+    expect(page.get_by_text("1 will be erased")).to_be_visible()
+    expect(page.get_by_text("1 is left alone")).to_be_visible()
     assert faults(page) == []
+    page.locator("#erase-count").fill("1")
     page.locator("#erase-reason").fill("letter of May")
     page.get_by_role("button", name="Erase for good").click()
     expect(page.get_by_text("The erasure is under way")).to_be_visible()

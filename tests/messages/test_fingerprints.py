@@ -1,5 +1,6 @@
 """Which failures are one failure, and what a group of them is called."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -20,12 +21,12 @@ from poisonadmin.messages.domain.dead_letter import DeadLetter
 STACK = 'Traceback (most recent call last):\n  File "/srv/orders/handler.py", line {line}, in handle\nE: {text}\n'
 
 
-def test_fingerprints_of_version_1_stay_what_they_are() -> None:
+def test_fingerprints_of_version_2_stay_what_they_are() -> None:
     """Groups are stored under these: when this test has to change, so has FINGERPRINT_VERSION."""
-    assert FINGERPRINT_VERSION == 1
-    assert fingerprint(Failure("E", "order 7", stack=STACK.format(line=7, text="x"))) == "54fd1222af109c48"
-    assert fingerprint(Failure("E", "order 7")) == "dc252da571c87f5b"
-    assert fingerprint(http_status_failure(422, "Unprocessable Entity", "")) == "a772a7d6728507d7"
+    assert FINGERPRINT_VERSION == 2
+    assert fingerprint(Failure("E", "order 7", stack=STACK.format(line=7, text="x"))) == "bfa04d6e8b18e083"
+    assert fingerprint(Failure("E", "order 7")) == "c3897d29f02dde86"
+    assert fingerprint(http_status_failure(422, "Unprocessable Entity", "")) == "73dd6d48e1ad3563"
 
 
 def test_with_a_frame_neither_the_message_nor_the_line_counts() -> None:
@@ -75,14 +76,36 @@ def test_the_particulars_of_an_answer_do_not_split_a_group() -> None:
     assert one.message == "HTTP 422 Unprocessable Entity: unknown order 7"
 
 
+CAUSES = [
+    '{"currency": ["EURO is none"]}',
+    '{"amount": ["A valid number is required."]}',
+    '{"customer_id": "This field is required."}',
+    '{"errors": [{"code": "out_of_stock", "order": 4711}]}',
+]
+
+
+def test_the_keys_of_a_json_answer_tell_causes_apart_and_its_values_do_not() -> None:
+    prints = {fingerprint(http_status_failure(422, "", cause)) for cause in CAUSES}
+    assert len(prints) == len(CAUSES)
+    one, other = (json.dumps({"currency": [text]}, indent=2) for text in ('"EURO" is none', "DM is none"))
+    assert fingerprint(http_status_failure(422, "", one)) == fingerprint(http_status_failure(422, "", other))
+    assert fingerprint(http_status_failure(422, "", one)) in prints, "whether it is on one line does not count"
+    assert title(http_status_failure(422, "", CAUSES[3])) == "HTTP 422: errors code (a text), order (a number)"
+
+
+def test_a_key_that_varies_does_not_split_a_group() -> None:
+    prints = {fingerprint(http_status_failure(422, "", json.dumps({key: "no"}))) for key in ("4711", "4712", "a b")}
+    assert len(prints) == 1
+
+
 @pytest.mark.parametrize(
     ("failure", "line"),
     [
         (Failure("java.io.IOException", "disk 7 full"), "IOException: disk <n> full"),
         (Failure("E", ""), "E"),
         (Failure("a.Wrapper", "x", cause_class="b.Cause", frames=("c.D.e",)), "Cause in c.D.e"),
-        (http_status_failure(503, "Service Unavailable", ""), "HttpStatusError: HTTP 503 Service Unavailable"),
-        (http_status_failure(500, "", "order 7"), "HttpStatusError: HTTP 500: order <n>"),
+        (http_status_failure(503, "Service Unavailable", ""), "HTTP 503 Service Unavailable"),
+        (http_status_failure(500, "", "order 7"), "HTTP 500: order <n>"),
         (Failure("E", "x" * 500), "E: " + "x" * 196 + "…"),
     ],
 )

@@ -30,6 +30,17 @@ def test_the_form_shows_the_first_rows_of_what_it_says(browser_of: Browser) -> N
     assert LongRun.objects.count() == 0
 
 
+def test_a_report_of_the_last_days_has_them_as_its_period(browser_of: Browser) -> None:
+    client = browser_of("operator")
+    assert client.post(reverse("reports-new"), FORM | {"do": "make", "days": "7"}).status_code == 302
+    period = LongRun.objects.get().params["asked"]["period"]
+    since, until = (datetime.fromisoformat(period[end]) for end in ("from", "to"))
+    assert (until - since).days in (6, 7), "seven midnights, in a week with a change of the clock too"
+    assert until <= datetime.now(UTC) < until + timedelta(days=1)
+    twice = FORM | {"do": "make", "days": "7", "first": "2026-03-02"}
+    assert "days" in client.post(reverse("reports-new"), twice).context["form"].errors
+
+
 def test_a_pivot_is_previewed_kept_and_asked_for_again(browser_of: Browser) -> None:
     message(exception_class="<script>")
     client = browser_of("viewer")

@@ -76,6 +76,14 @@ def states(ids: list[int]) -> set[str]:
     return set(Message.objects.filter(id__in=ids).values_list("state", flat=True))
 
 
+def test_who_signs_off_sees_the_pace_and_so_does_the_audit_log() -> None:
+    limit(2)
+    operation = begun(*dead(3), terms=OperationTerms(Pace(4.0, has_canary=True)))
+    assert operation.pace_words == "at most 4 deliveries a second; a canary of 1, then 10, then 100"
+    details = Audit.objects.get(action="operation.sign_off_asked").details
+    assert (details["rate_per_second"], details["has_canary"]) == (4.0, True)
+
+
 def test_above_the_limit_nothing_is_done_before_another_person_consents() -> None:
     limit(2)
     ids = dead(3)

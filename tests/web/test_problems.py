@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from django.db import OperationalError, connection, transaction
+from django.test import Client
 
 from poisonadmin.desk.api import messages
 from poisonadmin.intake.commands import accept
@@ -216,3 +217,19 @@ def test_a_database_that_takes_no_writes_is_read_all_the_same(admin: Caller) -> 
         assert admin.get("messages/").status_code == 200
         assert problem_of(admin.post("messages/", ENVELOPE), 503)["code"] == "read_only"
         transaction.set_rollback(True)  # which also ends the read-only mode
+
+
+def test_a_session_takes_messages_in_one_by_one_and_as_a_stream(
+    operator_browser: Client, orders_destination: None
+) -> None:
+    """As the API's own page does: its CSRF token is in a header, and the body is nobody's but the endpoint's."""
+    browser = Client(enforce_csrf_checks=True)
+    browser.cookies = operator_browser.cookies
+    browser.get("/")
+    token = {"x-csrftoken": browser.cookies["csrftoken"].value}
+    line = b'{"address": "orders.eu", "payload": "x"}\n'
+    one = browser.post("/api/v1/messages/", line, content_type="application/json", headers=token)
+    many = browser.post("/api/v1/messages/batch/", line, content_type="application/x-ndjson", headers=token)
+    without = browser.post("/api/v1/messages/", line, content_type="application/json")
+    assert (one.status_code, many.status_code, without.status_code) == (201, 202, 403)
+    assert without.json()["code"] == "csrf_failed"

@@ -5,6 +5,7 @@ An erasure goes on after any crash, and does nothing twice.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -19,8 +20,9 @@ from poisonadmin.archive.commands.rewriting import FileStore, rewritten_without
 from poisonadmin.archive.domain.pieces import APPEND_ONLY, TABLES
 from poisonadmin.core.commands import audit, locks
 from poisonadmin.core.domain.access import SYSTEM, Principal
+from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
-from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.core.queries.rows import bounded, fetch_rows, fetch_values
 from poisonadmin.core.queries.sql import Sql, all_of, name, named_sql
 from poisonadmin.decisions.commands.decisions import decide
 from poisonadmin.decisions.operations.domain.actions import OperationAction
@@ -35,6 +37,7 @@ from poisonadmin.search.queries.live import compile_filter
 from poisonadmin.store.models.run import LongRun
 
 PIECE_MESSAGES = 1_000
+MOST_COUNTED = 10_000
 # `params`: `filter`, emptied at the end, for it may name a person; `reason`. `result`: ErasureResult. The position says
 # nothing: which messages are left is asked anew each time.
 ERASURE = RunKind(
@@ -98,15 +101,52 @@ GROUP BY piece_id ORDER BY piece_id LIMIT 1
 """
 
 
-def request_erasure(given: Filter, *, reason: str, principal: Principal) -> StoredRun:
-    """Have what matches now erased. Errors: `NotAllowed`, `InvalidFilter`, `NothingNamed`.
+@dataclass(frozen=True)
+class Erasable:
+    """How many messages an erasure would erase and leave alone now, each counted to `MOST_COUNTED`."""
+
+    live: int
+    archived: int
+    left_alone: int
+
+    @property
+    def erased(self) -> int:
+        """Return how many it would erase."""
+        return self.live + self.archived
+
+
+class NotWhatWasSeen(PoisonAdminError):
+    """Raised when an erasure would erase another number of messages than who asks for it has seen."""
+
+    code = "erasure_count_mismatch"
+    status = 409
+
+
+def count_erasable(given: Filter, *, principal: Principal) -> Erasable:
+    """Return what an erasure of what matches would do now. Errors: as `request_erasure`."""
+    require_archivist(principal)
+    asked = parse_filter(checked_filter(given))
+    holds = list(filters_in_force().values())
+    with bounded():
+        live = len(_live_ids(asked, holds, most=MOST_COUNTED))
+        archived = len(_archived_ids(asked, holds, most=MOST_COUNTED))
+        found = len(_live_ids(asked, [], is_any=True, most=MOST_COUNTED))
+        found += len(_archived_ids(asked, [], most=MOST_COUNTED))
+    return Erasable(live, archived, left_alone=found - live - archived)
+
+
+def request_erasure(given: Filter, *, reason: str, principal: Principal, expected: int | None = None) -> StoredRun:
+    """Have what matches now erased.
 
     What is under way is left alone, and so is what a legal hold names. A filter that the archive's index cannot answer
-    is refused: it would leave archived messages behind.
+    is refused: it would leave archived messages behind. `expected`: how many `count_erasable` said.
+    Errors: `NotAllowed`, `InvalidFilter`, `NothingNamed`, `QueryTooExpensive`, `NotWhatWasSeen`.
     """
     require_archivist(principal)
     texts = checked_filter(given)
     archived_where(parse_filter(texts), SYSTEM)
+    if expected is not None and (now := count_erasable(texts, principal=principal).erased) != expected:
+        raise NotWhatWasSeen(f"It would erase {now:,} messages now, not {expected:,}; nothing was erased.")
     # The audit log does not get the filter: it may name the person.
     return request_run(ERASURE, {"filter": texts, "reason": reason}, principal=principal, note=reason)
 
@@ -132,7 +172,7 @@ def _erase(store: FileStore, turn: RunTurn) -> None:
         if turn.must_pause() or not rewritten_without(store, *rows[0]):
             return
     rewriting.remove_former(store)
-    left = len(_live_ids(asked, [], is_any=True)) + len(_archived_ids(asked, []))
+    left = len(_live_ids(asked, [], is_any=True, most=MOST_COUNTED)) + len(_archived_ids(asked, []))
     with transaction.atomic(), connection.cursor() as cursor:
         totals = {"erased": _erased(run), "left_alone": left}
         held_by = [hold_id for hold_id, one in held.items() if left and _is_held(asked, one)]
@@ -149,7 +189,9 @@ def _erased(erasure: StoredRun) -> int:
     return found
 
 
-def _live_ids(asked: MessageFilter, holds: Sequence[MessageFilter], *, is_any: bool = False) -> list[int]:
+def _live_ids(
+    asked: MessageFilter, holds: Sequence[MessageFilter], *, is_any: bool = False, most: int = PIECE_MESSAGES
+) -> list[int]:
     conditions = [compile_filter(asked, SYSTEM).whole, *(compile_filter(one, SYSTEM).whole.negated for one in holds)]
     if not is_any:
         conditions.append(Sql("m.state IN ('DLVD', 'FAIL', 'NDLV')"))
@@ -157,18 +199,18 @@ def _live_ids(asked: MessageFilter, holds: Sequence[MessageFilter], *, is_any: b
         Sql(
             "SELECT m.id FROM message m WHERE {chosen} ORDER BY m.id LIMIT {most}",
             chosen=all_of(conditions),
-            most=10_000 if is_any else PIECE_MESSAGES,
+            most=most,
         )
     )
 
 
-def _archived_ids(asked: MessageFilter, holds: Sequence[MessageFilter]) -> list[int]:
+def _archived_ids(asked: MessageFilter, holds: Sequence[MessageFilter], *, most: int = PIECE_MESSAGES) -> list[int]:
     held = [archived_where(one, SYSTEM, is_wide=True).negated for one in holds]
     return fetch_values(
         Sql(
             "SELECT r.id FROM archived_message r WHERE {chosen} ORDER BY r.id LIMIT {most}",
             chosen=all_of([archived_where(asked, SYSTEM), *held]),
-            most=PIECE_MESSAGES,
+            most=most,
         )
     )
 

@@ -1,7 +1,9 @@
 """Failures and their fingerprints: which failures are the same failure."""
 
+import contextlib
 import dataclasses
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +24,8 @@ _VARIABLE = re.compile(
                  (?: [T ]\d\d:\d\d (?: :\d\d (?: [.,]\d{1,9}+ )? )? (?: Z | [+\-]\d\d:?\d\d )? )?
                | (?<!\d) \d\d:\d\d:\d\d (?: [.,]\d{1,9}+ )? )
     | (?P<ip>    (?<![\d.]) \d{1,3} (?: \.\d{1,3} ){3} (?: :\d{1,5} )? (?![\d.]) )
-    | (?P<text>  " [^"\n]*+ " | (?<!\w) ' [^'\n]*+ ' (?!\w) | ` [^`\n]*+ ` | “ [^“”\n]*+ ” )
+    | (?P<key>   [{,] \s{0,20}+ " [A-Za-z_][A-Za-z_.\-]{0,60}+ " (?= \s{0,20} : ) )
+    | (?P<text>  " (?: [^"\\\n] | \\. )*+ " | (?<!\w) ' [^'\n]*+ ' (?!\w) | ` [^`\n]*+ ` | “ [^“”\n]*+ ” )
     | (?P<hex>   \b 0[xX][0-9A-Fa-f]++
                | \b (?= [A-Fa-f]{0,40} [0-9] ) (?= [0-9]{0,40} [A-Fa-f] ) [0-9A-Fa-f]{8,}+ \b )
     | (?P<id>    \b (?= [A-Za-z]{0,40} [0-9] ) (?= [0-9]{0,40} [A-Za-z] ) [A-Za-z0-9]{16,}+ \b )
@@ -32,7 +35,22 @@ _VARIABLE = re.compile(
 )
 _BLANKS = re.compile(r"\s+")
 # Raise it with every change of what a fingerprint is made of; `manage.py regroup` then gives stored failures theirs.
-FINGERPRINT_VERSION = 1
+FINGERPRINT_VERSION = 2
+_PLACEHOLDER = re.compile(r"<(\w+)>")
+# What the placeholders of `mask` stand for, as a title says it.
+_KINDS = {
+    "url": "a URL",
+    "email": "an e-mail address",
+    "uuid": "an id",
+    "time": "a time",
+    "ip": "an IP address",
+    "text": "a text",
+    "hex": "an id",
+    "id": "an id",
+    "n": "a number",
+}
+_KEY = re.compile(r'"([A-Za-z_.\-]+)"\s*:\s*')
+_BRACKETS = str.maketrans("", "", "{}[]")
 # For so long it is kept how many failures a group had in each hour.
 HOURS_KEPT_DAYS = 35
 # The classes of failures that a delivery itself finds, as `exception_class`.
@@ -51,13 +69,19 @@ MAX_TITLE_CHARS = 200
 def mask(text: str) -> str:
     """Return `text` on one line with numbers, ids, quoted texts, addresses and times replaced by placeholders.
 
-    Of `text` only the first 4,096 characters count. The status after `HTTP` stays: it says what kind of failure it is.
+    Of `text` only the first 4,096 characters count. The status after `HTTP` stays: it says what kind of failure it is;
+    so do the keys of JSON objects that are words.
 
     >>> mask("Order 4711 of 'ada' rejected at 2026-01-31T12:00:00Z: HTTP 422")
     'Order <n> of <text> rejected at <time>: HTTP 422'
+    >>> mask('HTTP 422: {"currency": ["EURO is none"], "order": 17}')
+    'HTTP 422: {"currency": [<text>], "order": <n>}'
     """
-    masked = _VARIABLE.sub(lambda found: f"<{found.lastgroup}>", text[:MAX_MASKED_CHARS])
-    return _BLANKS.sub(" ", masked).strip()
+    return _BLANKS.sub(" ", _VARIABLE.sub(_placeholder, text[:MAX_MASKED_CHARS])).strip()
+
+
+def _placeholder(found: re.Match[str]) -> str:
+    return found[0] if found.lastgroup == "key" else f"<{found.lastgroup}>"
 
 
 @dataclass(frozen=True)
@@ -103,7 +127,9 @@ def title(failure: Failure) -> str:
     >>> title(Failure("shop.errors.OrderRejected", "order 17", frames=("orders/handler.py:handle",)))
     'OrderRejected in orders/handler.py:handle'
     >>> title(http_status_failure(503, "Service Unavailable", ""))
-    'HttpStatusError: HTTP 503 Service Unavailable'
+    'HTTP 503 Service Unavailable'
+    >>> title(http_status_failure(422, "", '{"currency": ["EURO is none"], "order": 17}'))
+    'HTTP 422: currency (a text), order (a number)'
     >>> title(Failure("rejected", "rejected"))
     'rejected'
     """
@@ -113,8 +139,20 @@ def title(failure: Failure) -> str:
         line = f"{name} in {frame}"
     else:
         masked = mask(failure.message)
-        line = f"{name}: {masked}" if masked and masked != name else name
+        if failure.exception_class == HTTP_STATUS_ERROR and masked:
+            line = _answer_in_words(masked)
+        else:
+            line = f"{name}: {masked}" if masked and masked != name else name
     return line if len(line) <= MAX_TITLE_CHARS else line[: MAX_TITLE_CHARS - 1] + "…"
+
+
+def _answer_in_words(masked: str) -> str:
+    """Return the masked message of an HTTP status; of a JSON body its keys, each with the kind of its value."""
+    status, separator, body = masked.partition(": ")
+    if not body.startswith(("{", "[")):
+        return masked
+    worded = _PLACEHOLDER.sub(lambda found: f"({_KINDS[found[1]]})", _KEY.sub(r"\1 ", body))
+    return f"{status}{separator}{_BLANKS.sub(' ', worded.translate(_BRACKETS)).strip()}"
 
 
 def from_dead_letter(dead_letter: DeadLetter | Mapping[str, object]) -> Failure:
@@ -157,11 +195,18 @@ def stored_failure(
 def http_status_failure(status: int, reason: str, body_excerpt: str) -> Failure:
     """Return the failure of a destination that answered with a status outside 200..299.
 
-    The first line of the body, cut to 200 characters, is part of the message.
+    The first line of the body, or JSON on one line, cut to 200 characters, is part of the message.
     """
     answer = f"HTTP {status} {reason}".rstrip()
-    excerpt = body_excerpt.strip().partition("\n")[0][:MAX_EXCERPT_CHARS].rstrip()
+    excerpt = _on_one_line(body_excerpt.strip())[:MAX_EXCERPT_CHARS].rstrip()
     return Failure(HTTP_STATUS_ERROR, f"{answer}: {excerpt}" if excerpt else answer)
+
+
+def _on_one_line(body: str) -> str:
+    if body.startswith(("{", "[")):
+        with contextlib.suppress(ValueError, RecursionError):
+            return json.dumps(json.loads(body), ensure_ascii=False)
+    return body.partition("\n")[0]
 
 
 def _short_class(name: str) -> str:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
@@ -147,7 +147,10 @@ class ReportForm(SettingsFields):
         if since is not None and until is not None and since >= until:
             raise InvalidReport("period", "ends before it begins.")
         period = Period(_midnight(since, zone), _midnight(until, zone), by)
-        return AskedReport(**{**vars(found), "period": period})
+        asked = AskedReport(**{**vars(found), "period": period})
+        if typed.get("days") and self.data.get("do") != "save":  # what is saved counts them back from each run
+            return saved.last_days(typed["days"], datetime.now(UTC), asked)
+        return asked
 
     def expected_version(self) -> int:
         """Return the version of the saved report that is changed; `NEW` under another name than it had."""
@@ -158,9 +161,9 @@ class ReportForm(SettingsFields):
         """Raise what the command would refuse."""
         asked = self.asked()
         report_filter(asked)
+        if self.cleaned_data.get("days") and (self.cleaned_data.get("first") or self.cleaned_data.get("last")):
+            raise InvalidReport("days", "is a period, too; leave it or the days above empty.")
         if self.data.get("do") == "save":
-            if self.cleaned_data.get("days") and (self.cleaned_data.get("first") or self.cleaned_data.get("last")):
-                raise InvalidReport("days", "is a period, too; leave it or the days above empty.")
             kept = SavedReportSettings(name=self.cleaned_data.get("name", ""), **self.values())
             saved.check_saved_report(kept, asked)
 

@@ -253,6 +253,7 @@ def _create(
     if operation.count > 1 or needed is not None:
         details: dict[str, Any] = {"action": str(action), "count": selection.count, "hash": selection.hash}
         details |= {"selection": selection.id} | ({} if needed is None else {"sign_off": asdict(needed)})
+        details |= {name: value for name, value in terms.pace._asdict().items() if value}
         word = "begun" if needed is None else "sign_off_asked" if waits else "broke_glass"
         audit.record(principal.name, f"operation.{word}", "operation", str(operation.id), note=reason, details=details)
     return operation

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from itertools import accumulate
 
 from poisonadmin.messages.domain.outcomes import RECORDED, MemberOutcome
 
@@ -96,8 +97,9 @@ def ledger(recorded: Mapping[str, int], *, count: int, walked: int, changed: int
     return Ledger(**known, unanswered=count - sum(known.values()))
 
 
-# How many members have been decided on at the end of each stage.
-STAGE_ENDS = (1, 11, 111)
+# How many members each stage of a canary tries, and how many have been decided on at its end.
+STAGE_SIZES = (1, 10, 100)
+STAGE_ENDS = tuple(accumulate(STAGE_SIZES))
 # Of those that were answered. One alone may fail by chance once there are enough others.
 MOST_FAILED_SHARE = 0.1
 

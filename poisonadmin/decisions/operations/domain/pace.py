@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from poisonadmin.decisions.operations.domain.actions import DELIVERING
-from poisonadmin.decisions.operations.domain.lifecycle import STAGE_ENDS
+from poisonadmin.decisions.operations.domain.lifecycle import STAGE_ENDS, STAGE_SIZES
 from poisonadmin.decisions.operations.domain.params import InvalidOperation
 
 MIN_RATE = 0.001
@@ -27,6 +27,17 @@ class Pace(NamedTuple):
                 raise InvalidOperation(name, f"has no meaning for {action}, which delivers nothing.")
         if self.rate_per_second is not None and not MIN_RATE <= self.rate_per_second <= MAX_RATE:
             raise InvalidOperation("rate_per_second", f"must be from {MIN_RATE:g} to {MAX_RATE:.0f}.")
+
+    @property
+    def words(self) -> str:
+        """Return it in words, empty where nothing is limited.
+
+        >>> Pace(4.0, has_canary=True).words
+        'at most 4 deliveries a second; a canary of 1, then 10, then 100'
+        """
+        rate, tried = self.rate_per_second, ", then ".join(str(size) for size in STAGE_SIZES)
+        limits = [] if rate is None else [f"at most {rate:g} deliver{'y' if rate == 1 else 'ies'} a second"]
+        return "; ".join([*limits, *([f"a canary of {tried}"] if self.has_canary else [])])
 
 
 UNLIMITED = Pace()

@@ -15,6 +15,7 @@ from poisonadmin.core.queries.scope import visible_ids
 from poisonadmin.core.queries.sql import Sql, all_given, all_of, named_sql, raw
 from poisonadmin.decisions.operations.domain.actions import DELIVERING, OperationAction
 from poisonadmin.decisions.operations.domain.lifecycle import OPEN_STATES, Ledger, OperationState, ledger
+from poisonadmin.decisions.operations.domain.pace import Pace
 from poisonadmin.messages.domain.outcomes import DECIDED_SINCE, MemberOutcome
 from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.search.queries.selections import page_of_members
@@ -101,6 +102,11 @@ class OperationRow:
     sign_off_reason: str | None
     broke_glass_at: datetime | None
     restart_job_id: int | None
+
+    @property
+    def pace_words(self) -> str:
+        """Return its rate and its canary in words, empty where it has neither."""
+        return Pace(self.rate_per_second, self.canary).words
 
     @property
     def began_at(self) -> datetime:
