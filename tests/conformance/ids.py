@@ -129,9 +129,12 @@ IDS: dict[str, str] = {
     "SSB-i": "Five crashes, or roll-backs and a crash, in a row: queue off.",
     "SSB-j": "A content rule ends a conversation before anything of it is delivered.",
     "SSB-k": "What arrives for a conversation that has ended: NDLV.",
+    "OP-a": "In ordered conversations, at a rate: no second has more than the rate and one.",
     "OP-b": "Candidates, cancelled: nothing begins after the last has settled; the rest has its former reason.",
+    "OP-c": "Without a rate, paused at once: nothing begins after two seconds, and a resume finishes.",
     "OP-d": "Listed bookmarks, approved and cancelled: the entries of what never began are on the list again.",
     "OP-e": "A patch, cancelled half-way: each member is patched and delivered, or the original and undecided.",
+    "OP-f": "A canary over ordered conversations completes, and stops by itself when the first fails.",
     "OP-g": "Completed, and its members archived: the ledger, its lists and the count are as before.",
     "OP-h": "An operation on successors of a parked head delivers none, on all of the conversation each.",
     "OP-i": "A change of one message is listed among the operations as every other.",
@@ -151,7 +154,7 @@ IDS: dict[str, str] = {
     "R15": "A message is not moved in a circle: it is parked where it is, and policies and rules warn.",
     "R16": "An operation's promises hold for every member; cancelling puts back what it changed for those never begun.",
     "R17": "What waits behind a parked message is held, neither due nor overdue, and no operation delivers it.",
-    "R19": "A number in a business key has the digits that came; an age counts from the failure beside it.",
+    "R19": "A number in a business key has the digits that came; an age counts from the failure beside it; a rate holds.",
 }
 
 

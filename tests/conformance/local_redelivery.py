@@ -41,7 +41,7 @@ class LocalRedelivery(PoisonAdmin):
         self._database_url = database_url
         self._token = token
         self._session = psycopg.connect(database_url, autocommit=True)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="local-redelivery")
+        self._thread = ThreadPoolExecutor(2, thread_name_prefix="local-redelivery")
         self.start()
 
     def ask(self, method: str, path: str, body: Any = None) -> Reply:
@@ -57,8 +57,9 @@ class LocalRedelivery(PoisonAdmin):
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run a query on the database; fail with its error when the redelivery has ended by itself."""
-        if self._running.done():
-            self._running.result()
+        for running in self._running:
+            if running.done():
+                running.result()
         return self._session.execute(query, values or None).fetchall()  # type: ignore[arg-type]
 
     def start(self) -> None:
@@ -67,14 +68,15 @@ class LocalRedelivery(PoisonAdmin):
         url = self._database_url
         self._dispatcher = Dispatcher(partial(run_task, url, self._heartbeat.instance), self._heartbeat, WORKER, url)
         self._is_stopping = threading.Event()
-        self._running: Future[None] = self._thread.submit(self._run)
+        self._running: list[Future[None]] = [self._thread.submit(each) for each in (self._run, self._carry_on)]
 
     def stop(self) -> None:
         """Begin nothing more, and return when what was under way has ended or was broken off."""
         try:
             self._dispatcher.stop(spark_worker.STOP_SECONDS)
             self._is_stopping.set()
-            self._running.result()
+            for running in self._running:
+                running.result()
             self._dispatcher._threads.shutdown()
             self._dispatcher._sessions.close()
         finally:
@@ -105,7 +107,14 @@ class LocalRedelivery(PoisonAdmin):
                     recover()
                     if search_lost_nodes(platform.node(), LocalJournals()):
                         settle()
-                    run_due()
-                    carry_on()
+        finally:
+            connections.close_all()
+
+    def _carry_on(self) -> None:
+        """Do meanwhile what the beat has another worker do for decisions."""
+        try:
+            while not self._is_stopping.wait(TICK_SECONDS):
+                run_due()
+                carry_on()
         finally:
             connections.close_all()
