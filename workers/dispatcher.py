@@ -7,11 +7,10 @@ import logging
 import platform
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import psycopg
 from django.db import close_old_connections, connections
@@ -21,7 +20,7 @@ from poisonadmin.core.domain.errors import error_text
 from poisonadmin.core.domain.locks import DUE_CHANNEL
 from poisonadmin.core.domain.spark_settings import MOST_DELIVERY_TASKS
 from poisonadmin.delivery.commands.claim import seconds_until_due
-from poisonadmin.delivery.commands.recovery import LostNode, recover, search_lost_nodes
+from poisonadmin.delivery.commands.recovery import LeftBehind, LostNode, StillDelivers, recover, search_lost_nodes
 from poisonadmin.delivery.commands.redelivery import (
     Redelivery,
     begin_redelivery,
@@ -31,7 +30,9 @@ from poisonadmin.delivery.commands.redelivery import (
     stop_claims,
 )
 from poisonadmin.delivery.commands.settle import settle
+from poisonadmin.delivery.domain.lease import HeldFor
 from poisonadmin.runs.commands.worker_runs import RunHeartbeat
+from workers.delivery.begun import begun_of
 from workers.delivery.handler.children import end_sandboxes_of
 from workers.delivery.handler.journals import attempts_left_behind, journal_directory, node_ids, remove_journals
 from workers.delivery.sessions import Sessions, listen, wait_for_notification
@@ -48,11 +49,15 @@ def recover_here() -> None:
 class LocalJournals:
     """Those in POISONADMIN_HOME. A node's own directory is read where it names another."""
 
-    def read(self, node: LostNode) -> Sequence[Mapping[str, Any]] | None:
-        """Return the attempts in the node's journals, as rows; None when the journals are not there.
+    def read(self, node: LostNode, held: Mapping[int, HeldFor]) -> LeftBehind | None:
+        """Return what the node has noted; None when its files are not there. Errors: `StillDelivers`.
 
         What its sandboxes have left behind is ended.
         """
+        try:
+            begun = begun_of(Path(node.journals), node.id, may_begin=node.may_begin)
+        except BlockingIOError as error:
+            raise StillDelivers from error
         end_sandboxes_of(Path(node.journals), node.id)
         rows = attempts_left_behind(
             Path(node.journals),
@@ -60,9 +65,9 @@ class LocalJournals:
             name=node.name,
             claim_id=node.claim_id,
             shard=node.shard,
-            destinations=node.destinations,
+            destinations=held,
         )
-        return None if rows is None else [asdict(row) for row in rows]
+        return None if rows is None or begun is None else LeftBehind([asdict(row) for row in rows], begun)
 
     def forget(self, node_id: int) -> None:
         """Remove the node's journals."""

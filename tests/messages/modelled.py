@@ -169,10 +169,8 @@ class Modelled(RuleBasedStateMachine):
         """What lost nodes had answered counts, what was in turn had begun, the rest goes back."""
         search_lost_nodes(HERE, LocalJournals())
         for task in self.lost:
-            suspects = dict.fromkeys(task.held, "node_lost") if self.in_force.accuses_all else {}
-            found = suspects | task.in_pages
-            self.answered |= found
-            task.held = [message for message in task.held if message not in found]
+            self.answered |= task.in_pages
+            task.held = [message for message in task.held if message not in task.in_pages]
         self.settle()
         for task in self.lost:
             for message in task.held:

@@ -8,6 +8,7 @@ from django.db import connection
 
 from poisonadmin.delivery.commands.claim import ClaimRef
 from poisonadmin.delivery.domain.journal import JOURNAL_BYTES, Journal, Kind
+from workers.delivery.begun import BegunFile
 from workers.delivery.handler.journals import JournalFile, journal_directory
 
 HERE = platform.node()
@@ -40,6 +41,7 @@ class Task:
     claim: ClaimRef
     held: list[int]
     node: int | None = None
+    begun: BegunFile | None = None
     in_pages: dict[int, str] = field(default_factory=dict)
 
     def enter(self) -> bool:
@@ -48,6 +50,7 @@ class Task:
             cursor.execute(_ENTER, [HERE, self.claim.id, self.claim.shards[0], str(journal_directory())])
             row = cursor.fetchone()
         self.node = row[0] if row else None
+        self.begun = BegunFile(journal_directory(), row[0]) if row else None
         return row is not None
 
     def report(self) -> None:
@@ -61,6 +64,8 @@ class Task:
 
     def fall_silent(self) -> None:
         """Be dead, so that anybody who looks can see it."""
+        assert self.begun is not None
+        self.begun.close()
         execute("UPDATE node SET heartbeat_at = now() - interval '1 hour' WHERE id = %s", self.node)
 
     def vanish(self) -> None:

@@ -1,7 +1,7 @@
 """A node without a database, to deliver for."""
 
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,8 @@ class RecordingNode:
     async def mark(self, delivery: Delivery) -> None:
         self.marked.append(delivery.message_id)
 
-    def begin(self, delivery: Delivery) -> None:
-        self.begun.append(delivery.message_id)
+    def begin(self, deliveries: Sequence[Delivery]) -> None:
+        self.begun += [delivery.message_id for delivery in deliveries]
 
     def written(self) -> int:
         return len(self.rows)

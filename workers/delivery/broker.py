@@ -134,8 +134,7 @@ class BrokerSender(Sender):
         run = self._run
         if run.node.is_isolation:
             await run.node.mark(some[0])
-        for delivery in some:
-            run.begin(delivery, self._tally)
+        run.begin(some, self._tally)
         started = instant(run.now())
         results = await self._answers(connection, some)
         times = (started, instant(run.now()))

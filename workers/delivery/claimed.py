@@ -34,7 +34,11 @@ SELECT message.id, message.attempt_number, destination_id, address.name AS addre
        message.operation_id, extract(epoch FROM message.expires_at)::float8 AS expires_at, bookmark,
        blame = 'all_in_flight' AS blames_all,
        (SELECT id FROM lane WHERE id = lane_id AND lane.conversation_id IS NOT NULL) AS chain,
-       failure_count + 1 AS delivery_count,
+       failure_count + 1 + CASE WHEN message.attempt_number > 1 THEN (
+           -- Begun and never answered, since the failures are counted.
+           SELECT count(*) FROM history WHERE history.message_id = message.id AND event = 'outcome_lost' AND seq > (
+               SELECT coalesce(max(seq), 0) FROM history WHERE history.message_id = message.id AND from_state = 'NDLV')
+       ) ELSE 0 END AS delivery_count,
        -- A claim that was put back unbegun is not a delivery.
        message.attempt_number > 1 AND message.attempt_number - 1 > (
            SELECT count(*) FROM history WHERE history.message_id = message.id AND event = 'released'

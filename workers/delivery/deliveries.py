@@ -23,10 +23,11 @@ class Delivery:
     `start_before`: where the slots of its claim end; not begun from then on, nor from `expires_at` on.
     `chain`: the ordered conversation it belongs to, delivered one after the other, up to the first that is not.
     `blames_all`: a crash accuses all that are in delivery with it (SAP-8), not only the one in turn.
-    `delivery_count`: failures so far and this delivery; `is_redelivered`: it was begun before. `original_address`:
-    where it was before it was moved, `original_queue` its queue there, where it is the child of a dead letter.
-    `decision`: a content rule's; then it is not delivered. `transport`: the report of the broker that it came from, as
-    JSON (workers/brokers/contract.py), for a destination that is a broker.
+    `delivery_count`: failures so far, deliveries whose outcome was lost, and this one; `is_redelivered`: it was begun
+    before. `original_address`: where it was before it was moved, `original_queue` its queue there, where it is the
+    child of a dead letter. `decision`: a content rule's; then it is not delivered. `is_begun`: a handler has it.
+    `transport`: the report of the broker that it came from, as JSON (workers/brokers/contract.py), for a destination
+    that is a broker.
     """
 
     message_id: int
@@ -55,6 +56,7 @@ class Delivery:
     original_queue: str | None = None
     start_before: float | None = None
     decision: FilterDecision | None = None
+    is_begun: bool = False
 
     @property
     def origin(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The database's side of a node: its fence, its heartbeat, and the outcomes it writes.
+"""The database's side of a node: its fence, its heartbeat, the outcomes it writes, and the file of what it begins.
 
 One thread with one connection does all three, so that a task which delivers never waits for the database. What cannot
 be written while the database is away is kept and written when it is back.
@@ -21,6 +21,8 @@ from psycopg import sql
 from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.delivery.domain.lease import HEARTBEAT_SECONDS, LEASE_MARGIN_SECONDS, LEASE_SECONDS
 from poisonadmin.messages.domain.attempt import ATTEMPT_COLUMNS, AttemptRecord
+from workers.delivery.begun import BegunFile
+from workers.delivery.handler.journals import journal_directory
 from workers.delivery.sessions import Session, Sessions
 
 FLUSH_SECONDS = 0.1
@@ -30,8 +32,8 @@ _values = operator.attrgetter(*_COLUMNS)
 _COPY = f"COPY attempt ({', '.join(_COLUMNS)}) FROM STDIN WITH (FORMAT binary)"
 _TYPES = tuple(column.type for column in ATTEMPT_COLUMNS)
 _ENTER = """
-INSERT INTO node (name, host, pid, claim_id, shard, lease_until)
-VALUES (%s, %s, %s, %s, %s, now() + %s * interval '1 s') ON CONFLICT (claim_id, shard) DO NOTHING RETURNING id
+INSERT INTO node (name, host, pid, claim_id, shard, journals, lease_until)
+VALUES (%s, %s, %s, %s, %s, %s, now() + %s * interval '1 s') ON CONFLICT (claim_id, shard) DO NOTHING RETURNING id
 """
 _BEAT = """
 UPDATE node SET heartbeat_at = now(), lease_until = now() + %s * interval '1 s'
@@ -43,7 +45,7 @@ WHERE id = %s AND ended_at IS NULL
 """
 _UNLOCK = "SELECT pg_advisory_unlock(%s, %s)"
 _UNDER_WAY = "UPDATE node SET under_way = %s WHERE id = %s"
-_RELEASE = "UPDATE node SET released = %s, waits = %s WHERE id = %s AND ended_at IS NULL"
+_RELEASE = "UPDATE node SET released = released || %s::bigint[], waits = %s WHERE id = %s AND ended_at IS NULL"
 _INSERT = (
     sql.SQL("INSERT INTO attempt ({names}) VALUES ({values}) ON CONFLICT DO NOTHING")
     .format(names=sql.SQL(", ".join(_COLUMNS)), values=sql.SQL(", ").join([sql.Placeholder()] * len(_COLUMNS)))
@@ -56,7 +58,8 @@ log = logging.getLogger(__name__)
 class NodeSession:
     """The right to deliver one shard of a claim, from `enter` to `end`."""
 
-    def __init__(self, sessions: Sessions, node_id: int, budget: float) -> None:
+    def __init__(self, sessions: Sessions, node_id: int, begun: BegunFile, budget: float) -> None:
+        self.begun = begun
         self._sessions = sessions
         self._connection = sessions.node()
         self._id = node_id
@@ -64,7 +67,7 @@ class NodeSession:
         self._written = 0
         self._under_way: Callable[[], Mapping[int, int] | None] = lambda: None
         self._known_under_way: Mapping[int, int] | None = None
-        self._released: tuple[list[int] | None, bool] | None = None
+        self._released: collections.deque[tuple[list[int] | None, bool]] = collections.deque()
         self._stop_thread = threading.Event()
         self._budget_until = time.monotonic() + budget
         self._lease_until = time.monotonic() + LEASE_SECONDS - LEASE_MARGIN_SECONDS
@@ -98,25 +101,25 @@ class NodeSession:
 
         `waits`: nothing more will be begun at all.
         """
-        self._released = (list(message_ids) or None, waits)
+        self._released.append((list(message_ids) or None, waits))
 
     def record(self, outcome: AttemptRecord) -> None:
         """Have the outcome written soon; never blocks."""
         self._outcomes.append(outcome)
 
-    def end(self, *, begun: int, unanswered: list[int], tallies: Sequence[Mapping[str, object]] = ()) -> None:
+    def end(self, *, begun: int, unanswered: list[int], tallies: Sequence[Mapping[str, object]] = ()) -> bool:
         """Write what is left and, in the same transaction, that this node has ended, and the result of its shard.
 
-        Does nothing if it was fenced off. The session stays open.
+        Return False where it was fenced off: its journals are still to be read. The session stays open.
         """
         self._stop_thread.set()
         self._thread.join()
         until = time.monotonic() + LEASE_SECONDS
         while True:
             try:
-                self._flush(end=[begun, unanswered, json.dumps(list(tallies))])
+                has_ended = self._flush(end=[begun, unanswered, json.dumps(list(tallies))])
                 self._connection.execute(_UNLOCK, [Lock.NODE, lock_key(self._id)])
-                break
+                return has_ended
             except psycopg.Error:
                 if time.monotonic() > until:
                     raise
@@ -142,30 +145,32 @@ class NodeSession:
         if row is not None:
             self._lease_until = sent + LEASE_SECONDS - LEASE_MARGIN_SECONDS
 
-    def _flush(self, end: Sequence[object] = ()) -> None:
+    def _flush(self, end: Sequence[object] = ()) -> bool:
+        """Write what is new; return whether the node has ended with it."""
         rows = [self._outcomes.popleft() for _ in range(len(self._outcomes))]
         under_way = self._under_way()
         is_news = under_way is not None and under_way != self._known_under_way
-        released = None if end else self._released
+        released = [self._released.popleft() for _ in range(len(self._released))]
+        has_ended = False
         if not (rows or is_news or released or end):
-            return
+            return False
         try:
             with self._connected().transaction():
                 if rows:
                     self._write(rows)
                 if is_news:
                     self._connection.execute(_UNDER_WAY, [json.dumps(under_way), self._id])
-                if released:
-                    self._connection.execute(_RELEASE, [*released, self._id])
+                for some in released if not end else ():
+                    self._connection.execute(_RELEASE, [*some, self._id])
                 if end:
-                    self._connection.execute(_END, [*end, self._id])
+                    has_ended = self._connection.execute(_END, [*end, self._id]).rowcount == 1
         except BaseException:
             self._outcomes.extendleft(reversed(rows))
+            self._released.extendleft(reversed(released))
             raise
         self._written += len(rows)
         self._known_under_way = under_way
-        if released:
-            self._released = None
+        return has_ended
 
     def _write(self, rows: list[AttemptRecord]) -> None:
         values = [_values(row) for row in rows]
@@ -191,15 +196,21 @@ class NodeSession:
 
 
 def enter(sessions: Sessions, *, claim_id: int, shard: int, budget_seconds: float) -> NodeSession | None:
-    """Become the node of this shard and start its heartbeat; None when another task took it or `recover` fenced it."""
-    name = f"{platform.node()}/{os.getpid()}"
-    values = [name, platform.node(), os.getpid(), claim_id, shard, LEASE_SECONDS]
-    row = sessions.node().execute(_ENTER, values).fetchone()
-    if row is None:
-        return None
-    node_id = int(str(row[0]))
+    """Become the node of this shard and start its heartbeat; None when another task took it or `recover` fenced it.
+
+    Errors: `OSError` when it could not note what it begins.
+    """
+    name, directory = f"{platform.node()}/{os.getpid()}", journal_directory()
+    values = [name, platform.node(), os.getpid(), claim_id, shard, str(directory), LEASE_SECONDS]
+    with sessions.node().transaction():
+        row = sessions.node().execute(_ENTER, values).fetchone()
+        if row is None:
+            return None
+        node_id = int(str(row[0]))
+        # Before its row is there: a node without its file has lost it, and whatever it held may have begun.
+        begun = BegunFile(directory, node_id)
     _lock(sessions.node(), node_id)
-    return NodeSession(sessions, node_id, budget_seconds)
+    return NodeSession(sessions, node_id, begun, budget_seconds)
 
 
 def _lock(connection: Session, node_id: int) -> None:

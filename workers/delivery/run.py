@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import time
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,8 +47,8 @@ class DeliveryNode(Protocol):
     async def mark(self, delivery: Delivery) -> None:
         """Write down that a candidate is about to begin."""
 
-    def begin(self, delivery: Delivery) -> None:
-        """Note that a request is about to be sent, or that a handler has begun."""
+    def begin(self, deliveries: Sequence[Delivery]) -> None:
+        """Note what is about to be sent to a destination, or what a handler has begun."""
 
     def record(self, attempt: AttemptRecord) -> None:
         """Take an outcome; called in the event loop. An error ends the run."""
@@ -97,10 +97,10 @@ class Run(RunIdentity):
         """Return the counts of a destination."""
         return self.tallies.setdefault(destination_id, Tally())
 
-    def begin(self, delivery: Delivery, tally: Tally) -> None:
-        """Note that the delivery is begun."""
-        self.node.begin(delivery)
-        tally.begun += 1
+    def begin(self, deliveries: Sequence[Delivery], tally: Tally) -> None:
+        """Note that these are begun. Errors: `OSError` when that could not be; then they are not."""
+        self.node.begin(deliveries)
+        tally.begun += len(deliveries)
 
     def finish(self, row: AttemptRecord, tally: Tally, *, in_transport: bool = False) -> None:
         """Hand the outcome of a begun delivery on. When that fails nothing more is begun, and `deliver_all` raises."""

@@ -7,7 +7,7 @@ import asyncio
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import asdict
 from typing import Any
 
@@ -75,9 +75,6 @@ class ShardNode:
         self.is_isolation, offset = row[0], row[1] - time.monotonic()
         self.now = lambda: time.monotonic() + offset
         self._handlers = {to.id for to in destinations.values() if isinstance(to, HandlerDestination)}
-        if self._handlers:
-            # From here on the journals of a node that is lost are read before anything of it goes back.
-            reader.execute("UPDATE node SET journals = %s WHERE id = %s", [str(self.journals), self.id])
         return claimed, destinations
 
     async def mark(self, delivery: Delivery) -> None:
@@ -86,10 +83,14 @@ class ShardNode:
             self._reader.execute, "UPDATE node SET start_mark = %s WHERE id = %s", [delivery.message_id, self.id]
         )
 
-    def begin(self, delivery: Delivery) -> None:
-        """Count a delivery that begins."""
-        self._begun.add(delivery.message_id)
-        self._begun_there[delivery.destination_id] += 1
+    def begin(self, deliveries: Sequence[Delivery]) -> None:
+        """Note deliveries of one destination that begin, before they do; a handler's have begun."""
+        ids = [delivery.message_id for delivery in deliveries]
+        to = deliveries[0].destination_id
+        if to not in self._handlers:
+            self._session.begun.note(ids)
+        self._begun.update(ids)
+        self._begun_there[to] += len(ids)
 
     def record(self, attempt: AttemptRecord) -> None:
         """Count an outcome, and have it written soon."""
@@ -111,7 +112,12 @@ class ShardNode:
     def end(self, counts: Mapping[int, Tally] | None) -> None:
         """Write the last outcomes, and with them the result of the shard; None: its delivery was broken off."""
         tallies = [] if counts is None else [asdict(self._tally(to, counts)) for to in self._claimed_there if to]
-        self._session.end(begun=len(self._begun), unanswered=sorted(self._begun - self._recorded), tallies=tallies)
+        unanswered = sorted(self._begun - self._recorded)
+        try:
+            if self._session.end(begun=len(self._begun), unanswered=unanswered, tallies=tallies):
+                remove_journals(self.id)
+        finally:
+            self._session.begun.close()
 
     def _under_way(self) -> dict[int, int]:
         """Return by destination how many have no outcome, and were begun or may still be."""
@@ -150,7 +156,6 @@ def deliver_shard(sessions: Sessions, *, claim_id: int, shard: int, waits: Calla
         counts = asyncio.run(_deliver(node, sessions.reader()))
     finally:
         node.end(counts)
-        remove_journals(node.id)
     return True
 
 

@@ -3,11 +3,12 @@
 A free lock is only a hint: a restarted database frees every lock. A node is dead when its lock is free and its
 heartbeat is old, or when its lease has run out.
 
-A lost node that ran handlers has results in its journals, and the messages that it had begun. The process that finds it
-lost leaves its messages alone until the journals have been read, on its own machine (ruling R2). When nobody has read
+A lost node has left behind what it had begun, and the results of its handlers (`Journals`). The process that finds it
+lost leaves its messages alone until these have been read, on the node's machine (rulings R2, R18). When nobody has read
 them a lease later, they are lost with their machine, and everything unsettled counts as begun.
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -37,21 +38,43 @@ IN_FLIGHT = raw("""
 
 @dataclass(frozen=True)
 class LostNode:
-    """A lost node whose journals nobody has read yet. `destinations`: the unsettled messages by their ids."""
+    """A lost node whose journals nobody has read yet.
+
+    `may_begin`: its lease is not over; should its process live on, it may begin more.
+    """
 
     id: int
     name: str
     claim_id: int
     shard: int
     journals: str
-    destinations: Mapping[int, HeldFor]
+    may_begin: bool
+
+
+@dataclass(frozen=True)
+class LeftBehind:
+    """What a lost node has left behind.
+
+    `attempts`: rows of the attempt table, column -> value: what its handlers had answered or begun. `begun`: messages
+    that it had begun to send to a consumer or broker; of some it may have written the outcome.
+    """
+
+    attempts: Sequence[Mapping[str, Any]] = ()
+    begun: Sequence[int] = ()
+
+
+class StillDelivers(Exception):
+    """Raised when the process of a lost node lives: its sessions were lost, and it has not noticed yet."""
 
 
 class Journals(Protocol):
     """The journals on this machine (workers/dispatcher.py)."""
 
-    def read(self, node: LostNode) -> Sequence[Mapping[str, Any]] | None:
-        """Return the node's attempts as rows of the attempt table, column -> value; None when its journals are lost."""
+    def read(self, node: LostNode, held: Mapping[int, HeldFor]) -> LeftBehind | None:
+        """Return what the node has left behind; None when its journals are lost. Errors: `StillDelivers`.
+
+        `held`: its unsettled messages by their ids.
+        """
 
     def forget(self, node_id: int) -> None:
         """Remove the node's journals."""
@@ -61,7 +84,7 @@ class Journals(Protocol):
 
 
 _LOST = """
-SELECT id, name, claim_id, shard, journals, host <> %(host)s AS is_given_up FROM node
+SELECT id, name, claim_id, shard, journals, lease_until > now(), host <> %(host)s AS is_given_up FROM node
 WHERE "end" = 'lost' AND journals IS NOT NULL
   AND (host = %(host)s OR ended_at < now() - %(lease)s * interval '1 s')
 ORDER BY id
@@ -77,7 +100,15 @@ WHERE taken.claim_id = %(claim)s AND taken.shard = %(shard)s
 )
 _HELD = named_sql("SELECT message.id, destination_id, destination.owner FROM {held}", held=_HELD_BY_SHARD)
 
-# A candidate had begun from its start mark on.
+# A candidate had begun from its start mark on, which is here wherever its journals are. What has no outcome of this is
+# accused, or its outcome is lost.
+_READ = """
+UPDATE node SET journals = NULL, unanswered = array_remove(
+    coalesce(%(begun)s::bigint[], CASE WHEN is_isolation THEN '{}' ELSE message_ids END) || start_mark, NULL)
+FROM claim_shard JOIN claim ON claim.id = claim_shard.claim_id
+WHERE node.id = %(node)s AND claim_shard.claim_id = node.claim_id AND claim_shard.shard = node.shard
+"""
+
 _SUSPECT = named_sql(
     """
 INSERT INTO attempt (message_id, attempt_number, claim_id, shard, destination_id, finished_at, outcome, error_class,
@@ -85,8 +116,8 @@ INSERT INTO attempt (message_id, attempt_number, claim_id, shard, destination_id
 SELECT message.id, message.attempt_number, taken.claim_id, taken.shard, destination_id, now(), 'node_lost', 'NodeLost',
        %(words)s, %(fingerprint)s, %(title)s
 FROM {held}
-  AND (address.blame = 'all_in_flight' OR destination.kind = 'handler' AND (
-       %(all)s OR message.id = (SELECT start_mark FROM node WHERE id = %(node)s)))
+  AND (address.blame = 'all_in_flight' OR destination.kind = 'handler')
+  AND message.id IN (SELECT unnest(unanswered) FROM node WHERE id = %(node)s)
 ON CONFLICT DO NOTHING
 """,
     held=_HELD_BY_SHARD,
@@ -96,7 +127,6 @@ _INSERT = partial(Sql, "INSERT INTO attempt ({columns}) VALUES ({values}) ON CON
 _NEEDED = """
 SELECT id FROM node WHERE id = ANY(%(nodes)s) AND (ended_at IS NULL OR "end" = 'lost' AND journals IS NOT NULL)
 """
-_READ = "UPDATE node SET journals = NULL WHERE id = %(node)s AND journals IS NOT NULL"
 
 
 def search_lost_nodes(host: str, journals: Journals) -> int:
@@ -104,18 +134,23 @@ def search_lost_nodes(host: str, journals: Journals) -> int:
 
     Settle afterwards.
     """
-    lost = fetch_rows(_LOST, {"host": host, "lease": LEASE_SECONDS})
-    for node_id, node_name, claim_id, shard, directory, is_given_up in lost:
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(str(_HELD), {"claim": claim_id, "shard": shard})
-            held = {message_id: HeldFor(*place) for message_id, *place in cursor.fetchall()}
-            node = LostNode(node_id, node_name, claim_id, shard, directory, held)
-            rows = None if is_given_up else journals.read(node)
-            _write(cursor, rows or ())
-            suspect_held(cursor, node.id, node.name, (node.claim_id, node.shard), everything=rows is None)
-            cursor.execute(_READ, {"node": node_id})
-        journals.forget(node_id)
-    return len(lost)
+    searched = 0
+    for *values, is_given_up in fetch_rows(_LOST, {"host": host, "lease": LEASE_SECONDS}):
+        with contextlib.suppress(StillDelivers):
+            _search(LostNode(*values), None if is_given_up else journals)
+            journals.forget(values[0])
+            searched += 1
+    return searched
+
+
+def _search(node: LostNode, journals: Journals | None) -> None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(str(_HELD), {"claim": node.claim_id, "shard": node.shard})
+        held = {message_id: HeldFor(*place) for message_id, *place in cursor.fetchall()}
+        found = None if journals is None else journals.read(node, held)
+        _write(cursor, found.attempts if found else ())
+        cursor.execute(_READ, {"node": node.id, "begun": list(found.begun) if found else None})
+        _suspect(cursor, node)
 
 
 def sweep_journals(journals: Journals) -> int:
@@ -133,23 +168,19 @@ def _write(cursor: CursorWrapper, rows: Sequence[Mapping[str, Any]]) -> None:
         cursor.execute(*_INSERT(columns=names(row), values=values))
 
 
-def suspect_held(
-    cursor: CursorWrapper, node_id: int, node: str, shard: tuple[int, int], *, everything: bool = False
-) -> None:
-    """Write the attempts, outcome `node_lost`, of what a lost node held unanswered and its loss accuses.
+def _suspect(cursor: CursorWrapper, node: LostNode) -> None:
+    """Write the attempts, outcome `node_lost`, of what a lost node had begun, did not answer and its loss accuses.
 
-    By the plain rule that is all of it, whatever it was delivered to (SAP-8, SAP-n); by the exact one the candidate
-    that was tried alone. `everything`: its journals are lost, so what it held for handlers counts as begun (R2).
-    `shard`: the claim's id and the number of the shard.
+    By the plain rule that is all of it, whatever it was delivered to (SAP-8, SAP-n); by the exact one what it had begun
+    for handlers.
     """
-    failure = Failure("NodeLost", f"The node {node} was lost while it held this message.")
+    failure = Failure("NodeLost", f"The node {node.name} was lost while it held this message.")
     cursor.execute(
         str(_SUSPECT),
         {
-            "node": node_id,
-            "claim": shard[0],
-            "shard": shard[1],
-            "all": everything,
+            "node": node.id,
+            "claim": node.claim_id,
+            "shard": node.shard,
             "words": failure.message,
             "fingerprint": fingerprint(failure),
             "title": title(failure),
@@ -175,11 +206,11 @@ AND NOT EXISTS (
     )
 
 
+# One of an earlier version may not have said where its journals are: it has none.
 _LOSE_NODES = named_sql(
     """
-UPDATE node SET ended_at = now(), "end" = 'lost'
+UPDATE node SET ended_at = now(), "end" = 'lost', journals = coalesce(journals, '')
 WHERE ended_at IS NULL AND (lease_until < now() OR ({is_gone}))
-RETURNING id, name, claim_id, shard, journals IS NOT NULL
 """,
     is_gone=_is_gone(Lock.NODE, "node.id"),
 )
@@ -211,20 +242,16 @@ WHERE state = 'running' AND {is_gone}
 
 
 def recover() -> Settled:
-    """Settle what is answered, declare dead what is dead, and give back what it held; return what was settled.
+    """Settle what is answered, declare dead what is dead, and give back what nobody took; return what was settled.
 
-    Also looks at the heads of conversations: an administrator's decision on one lets its successors go.
+    What dead nodes held is given back once their journals are read (`search_lost_nodes`). Also looks at the heads of
+    conversations: an administrator's decision on one lets its successors go.
     """
     settled = settle()
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(*_LOSE_NODES)
-        lost = cursor.fetchall()
-        for node_id, node_name, claim_id, shard, has_journals in lost:
-            if not has_journals:  # else what its journals report is read first, by `search_lost_nodes`
-                suspect_held(cursor, node_id, node_name, (claim_id, shard))
-        dead = len(lost)
         cursor.execute(*_FENCE_SHARDS)
-        dead += cursor.rowcount
+        dead = cursor.rowcount
         cursor.execute(*_LOSE_RUNS)
         if settled == Settled():  # else they were looked at
             ordered_conversations.refresh_head(cursor)

@@ -55,7 +55,7 @@ SELECT * FROM (SELECT unnest(message_ids) AS id, unnest(delivered) AS attempt_nu
                FROM outcome_batch WHERE id = ANY(%(batches)s)) AS answered WHERE attempt_number IS NOT NULL
 """
 
-# A node that is lost waits until its journals are read: what a handler had begun was found there (R2).
+# A node that is lost waits until its journals are read: what it had begun was found there (R2, R18).
 _HAS_ENDED = raw("""
 node.ended_at IS NOT NULL AND node.settled_at IS NULL AND (node."end" <> 'lost' OR node.journals IS NULL)
 """)
@@ -88,8 +88,8 @@ _DELIVERED = move(
     ),
 )
 
-# A node that ended has written all it ever will: what it leaves without an answer goes back. Nobody is accused: HTTP
-# deliveries run no payload code here. What it had not begun was never an attempt.
+# A node that ended has written all it ever will: what it leaves without an answer goes back, accused of nothing. The
+# outcome of what it had begun is lost; what it had not begun was never an attempt.
 _RETURNED = move(
     State.DLNG,
     "chosen.event",
@@ -99,10 +99,7 @@ _RETURNED = move(
     SELECT message.* FROM leaving CROSS JOIN LATERAL unnest(leaving.message_ids) AS taken (message_id)
          CROSS JOIN LATERAL (
         SELECT id, address_id, lane_id, state, reason, group_id,
-               CASE WHEN id = ANY(leaving.unanswered) OR leaving."end" = 'lost' AND NOT EXISTS (
-                        SELECT FROM address JOIN destination ON destination.id = destination_id AND kind = 'handler'
-                        WHERE address.id = message.address_id)
-                    THEN 'outcome_lost' ELSE 'released' END AS event
+               CASE WHEN id = ANY(leaving.unanswered) THEN 'outcome_lost' ELSE 'released' END AS event
         FROM message
         WHERE id = taken.message_id AND claim_id = leaving.claim_id AND state = 'DLNG'
           AND NOT EXISTS (SELECT FROM attempt WHERE attempt.message_id = message.id

@@ -147,7 +147,7 @@ def attempts_left_behind(
         return None
     rows: list[AttemptRecord] = []
     try:
-        for path in sorted(directory.glob(f"{node_id}-*")):
+        for path in sorted(directory.glob(f"{node_id}-*.journal")):
             _end_its_sandbox(path)
             rows += _attempts_in(path, claim_id, shard, name, destinations)
     except JournalDamaged:

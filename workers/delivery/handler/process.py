@@ -119,6 +119,12 @@ class Sandbox:
         self._condemn()
         return self._counted_turn()
 
+    @property
+    def in_turn(self) -> Delivery | None:
+        """The delivery of that message."""
+        turn = self.turn
+        return next((one for one in self.fed if turn is not None and one.message_id == turn.message_id), None)
+
     def _counted_turn(self) -> Turn | None:
         """Return the message that was begun last: they are begun in the order in which they were fed."""
         place = self._count_begun() - self._answered - 1

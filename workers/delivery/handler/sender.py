@@ -94,7 +94,7 @@ class HandlerSender(Sender):
     async def _work(self) -> None:
         while self._may_begin() and (delivery := self._next()) is not None:
             if self._broken is not None:
-                self._run.begin(delivery, self._tally)
+                self._begin(delivery)
                 self._finish(delivery, failed_unbegun(self._run, delivery, self._broken), in_transport=True)
                 continue
             if self._run.node.is_isolation:
@@ -117,6 +117,7 @@ class HandlerSender(Sender):
                 if sandbox.is_dead:
                     break
                 sandbox.keep_limits()
+                self._begin(sandbox.in_turn)
                 self._feed(sandbox, [] if self._run.node.is_isolation else self._more(sandbox))
         except asyncio.CancelledError:
             self._abandon(sandbox)
@@ -136,6 +137,12 @@ class HandlerSender(Sender):
         sandbox.begin_until(self._deadline() if not self._is_over else 0.0)
         sandbox.give_back(self._run.node.written())
         sandbox.feed(deliveries)
+
+    def _begin(self, delivery: Delivery | None) -> None:
+        """Note once that a handler has the message: its turn was seen, or what came of it."""
+        if delivery is not None and not delivery.is_begun:
+            delivery.is_begun = True
+            self._run.begin([delivery], self._tally)
 
     def _more(self, sandbox: Sandbox) -> Iterator[Delivery]:
         ahead = min(MAX_AHEAD, max(1, int(AHEAD_SECONDS / max(self._seconds_each, 1e-6)))) + 1
@@ -159,23 +166,22 @@ class HandlerSender(Sender):
             self._idle_crashes = 0
             spent = result.finished - result.started
             self._seconds_each += (spent - self._seconds_each) * _WEIGHT_OF_THE_LAST
-            self._run.begin(delivery, self._tally)
+            self._begin(delivery)
             self._finish(delivery, result_row(self._run, delivery, result, owner=self._destination.owner))
         sandbox.keep_until(self._run.recorded)
 
     def _bury(self, sandbox: Sandbox) -> None:
         """Blame the message in turn, give what was not begun to the next sandbox."""
         self._take(sandbox)
-        turn, end, was_loading = sandbox.turn, sandbox.crash(), sandbox.is_loading
+        turn, blamed, end, was_loading = sandbox.turn, sandbox.in_turn, sandbox.crash(), sandbox.is_loading
         fed = sandbox.fed
         sandbox.close()
         failure = crash_of(
             end, callable_name=self._destination.callable, roots=self._destination.roots, limits=self._limits
         )
-        blamed = next((delivery for delivery in fed if turn and delivery.message_id == turn.message_id), None)
         if turn is not None and blamed is not None:
             fed.remove(blamed)  # those before it are there only when a damaged journal has lost their results
-            self._run.begin(blamed, self._tally)
+            self._begin(blamed)
             self._finish(blamed, crash_row(self._run, blamed, failure, end=end, began=turn.began))
             self._again.extendleft(reversed(fed))
             if blamed.blames_all:
@@ -203,7 +209,7 @@ class HandlerSender(Sender):
             accused.append(delivery)
         for delivery in accused:
             if delivery.blames_all:
-                self._run.begin(delivery, self._tally)
+                self._begin(delivery)
                 self._finish(delivery, suspected_row(self._run, delivery, failure, blamed))
             else:
                 self._again.append(delivery)
@@ -211,11 +217,9 @@ class HandlerSender(Sender):
     def _abandon(self, sandbox: Sandbox) -> None:
         """End a sandbox whose message has no outcome: nobody knows how far it came, and nobody is accused."""
         self._take(sandbox)
-        turn = sandbox.turn
+        self._begin(sandbox.in_turn)
         sandbox.close()
-        if turn is not None and sandbox.fed and sandbox.fed[0].message_id == turn.message_id:
-            self._run.begin(sandbox.fed.popleft(), self._tally)
-        self._tally.not_begun += len(sandbox.fed)
+        self._tally.not_begun += sum(not one.is_begun for one in sandbox.fed)
 
 
 def _why_not(details: dict[str, object]) -> str:

@@ -230,7 +230,7 @@ class HttpSender(Sender):
         run = self._run
         if run.node.is_isolation:
             await run.node.mark(delivery)
-        run.begin(delivery, self._tally)
+        run.begin([delivery], self._tally)
         now = instant(run.now())
         attempt = attempt_row(run, delivery, Outcome.DELIVERED, (now, now))
         if self._destination.broken is not None:
