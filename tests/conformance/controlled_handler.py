@@ -75,21 +75,26 @@ class ControlledHandler:
             lambda: self.destination.events(message_id),
         )
 
-    def until_in_turn(self, message_id: int) -> int:
-        """Return the number of the message's attempt that has begun and was not told how to end.
+    def until_in_turn(self, message_id: int, *, after: int = 0) -> int:
+        """Return the number of the message's attempt, greater than `after`, that has begun and was not told how to end.
 
-        A message of a conversation that was claimed behind its predecessor may have gone back unbegun.
+        A message that was claimed behind another one may have gone back unbegun.
         """
         found: list[int] = []
 
         def is_in_turn() -> bool:
-            begun = {int(one.stem.split("-")[1]) for one in self.directory.glob(f"{message_id}-*.begun")}
+            begun = {attempt for begun, attempt in self.begun() if begun == message_id and attempt > after}
             told = {int(one.stem.split("-")[1]) for one in self.directory.glob(f"{message_id}-*.deed")}
             found[:] = begun - told
             return bool(found)
 
         until(is_in_turn, SECONDS, lambda: self.destination.events(message_id))
         return found[0]
+
+    def begun(self) -> set[tuple[int, int]]:
+        """Return (message, attempt) of all that the handler has had."""
+        names = (one.stem.split("-") for one in self.directory.glob("*.begun"))
+        return {(int(message), int(attempt)) for message, attempt in names}
 
     def has_begun(self, message_id: int, attempt: int) -> bool:
         """Return whether the handler has had the message."""

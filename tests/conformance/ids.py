@@ -19,7 +19,7 @@ IDS: dict[str, str] = {
     "SAP-4": "Two attempts that ended in a crash make a message NDLV.",
     "SAP-6": "A message goes from TBDL through DLNG to DLVD.",
     "SAP-7": "A message that was in delivery at a crash returns to TBDL.",
-    "SAP-8": "A message that was in delivery at a crash is flagged as a candidate.",
+    "SAP-8": "A message that had begun on the process that died is flagged as a candidate.",
     "SAP-9": "A candidate in delivery at another crash becomes NDLV, never TBDL.",
     "SAP-10": "Only an administrator moves a message out of NDLV: to delivery, or to FAIL, which is final.",
     "SAP-11": "Blacklisting is on by default, and can be switched off and on while the system runs.",
@@ -32,7 +32,7 @@ IDS: dict[str, str] = {
     "SAP-d": "Two crashes: NDLV, and nothing brings it back.",
     "SAP-e": "Allowed by an administrator: TBDL, recorded, with or without its flag as the policy says.",
     "SAP-f": "Given up by an administrator: FAIL, never changed by itself.",
-    "SAP-g": "Two in delivery at both crashes: the plain rule makes both NDLV, the exact rule only the cause.",
+    "SAP-g": "Two begun at both losses of a node: the plain rule makes both NDLV, the exact rule only the cause.",
     "SAP-h": "Of two candidates the one that finishes before the second crash is DLVD, the other NDLV.",
     "SAP-i": "An exception flags nobody.",
     "SAP-j": "With blacklisting off every crash only returns the message to TBDL.",
@@ -42,6 +42,8 @@ IDS: dict[str, str] = {
     "SAP-n": "The plain rule, an HTTP consumer, two lost processes: a candidate, then NDLV.",
     "SAP-o": "The exact rule, a handler that kills its whole group: NDLV after at most three losses, nobody else.",
     "SAP-p": "A restart job without blacklisted messages leaves alone whatever crashed what processed it.",
+    "SAP-q": "A sandbox dies twice beside another: its message is NDLV, the other one delivered and never flagged.",
+    "SAP-r": "Slow handlers, a lost node: never more sandboxes than the concurrency; only what had begun is flagged.",
     "WAS-3": "A message that was moved can be sent back to its original place.",
     "WAS-4": "The delivery count grows by one with each refusal.",
     "WAS-5": "By default a message may fail five times.",
@@ -151,10 +153,15 @@ IDS: dict[str, str] = {
     "R11": "What nothing ends is redelivered ten times without a wait within ten seconds, then once a second.",
     "R12": "An HTTP consumer answers what a handler can, and learns how often and from where.",
     "R13": "An ordered message that is moved lets its successors go; one that is parked holds them.",
+    "R14": "A destination never has more under way than its concurrency; beside a candidate nothing of it begins.",
     "R15": "A message is not moved in a circle: it is parked where it is, and policies and rules warn.",
     "R16": "An operation's promises hold for every member; cancelling puts back what it changed for those never begun.",
     "R17": "What waits behind a parked message is held, neither due nor overdue, and no operation delivers it.",
+<<<<<<< HEAD
     "R19": "A number in a business key has the digits that came; an age counts from the failure beside it; a rate holds.",
+=======
+    "R18": "Of a lost process only what it had begun is outcome lost; the rest returns as if never claimed.",
+>>>>>>> a94bc688 (Keep handlers within their concurrency, and candidates alone at their destination; a crash accuses the message in turn)
 }
 
 

@@ -16,7 +16,6 @@ def test_sap_13_a_restart_job_approves_with_or_without_blacklisted_messages_and_
     handler.end(exhausted, 1, "reject")
     handler.end(exhausted, 2, "reject")
     assert handler.until(exhausted, "NDLV", "failed").reason == "attempts_exhausted"
-    # Sent afterwards: the other one would be under way at its crash, and have one attempt more.
     blacklisted = handler.send()
     handler.crash(blacklisted, 1)
     handler.crash(blacklisted, 2)

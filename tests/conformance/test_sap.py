@@ -1,21 +1,24 @@
-"""Conformance SAP-2 to SAP-14, vectors SAP-a to SAP-m, R2: through the API, the redelivery and a sandbox.
+"""Conformance SAP-2 to SAP-14, vectors SAP-a to SAP-r, R2, R14: through the API, the redelivery and a sandbox.
 
-Each vector is run under both ways to blame. *Crash* means the sandbox's death, and in SAP-k the loss of the node. The
-plain rule, `all_in_flight`, passes every vector but SAP-k, where it flags B; the default, `exact`, every one but SAP-g,
-where B ends DLVD. What the other rule gives instead is asserted too.
+Each vector is run under both ways to blame. *Crash* means the sandbox's death, and in SAP-g, SAP-k and SAP-r the loss
+of the node. Both rules pass every vector, but the default, `exact`, where B ends DLVD in SAP-g.
 """
+
+import time
 
 import pytest
 
 from tests.conformance.clean_stop import check_clean_stop
-from tests.conformance.controlled_handler import EXACT, PLAIN, SECONDS, ControlledHandler
+from tests.conformance.controlled_handler import EXACT, PLAIN, SECONDS, ControlledHandler, Suspicion
 from tests.conformance.local_redelivery import JOB, LocalRedelivery
 from tests.whole_system.installation import until
 
 both_rules = pytest.mark.parametrize("blame", [EXACT, PLAIN])
 
 ENQUEUED, CLAIMED, CRASHED = ("enqueued", "TBDL"), ("claimed", "DLNG"), ("crashed", "TBDL")
-BLACKLISTED = ("crashed", "NDLV")
+BLACKLISTED, RELEASED = ("crashed", "NDLV"), ("released", "TBDL")
+# Longer than a task begins deliveries.
+SLOW_SECONDS = 5.0
 
 
 def opened(redelivery: LocalRedelivery, vector: str, blame: str, **settings: object) -> ControlledHandler:
@@ -134,37 +137,59 @@ def test_sap_f_a_message_given_up_is_never_changed_by_itself(redelivery: LocalRe
     assert (refused.status, refused.json["code"]) == (409, "transition_not_allowed")
 
 
-@pytest.mark.conformance("SAP-g", "SAP-8", "SAP-9", "R2", by="crash")
+@pytest.mark.conformance("SAP-g", "SAP-8", "SAP-9", "R2", by="lost process")
 @both_rules
-def test_sap_g_of_two_in_delivery_at_both_crashes_the_plain_rule_blacklists_both_and_exact_only_the_guilty(
+def test_sap_g_of_two_begun_at_both_losses_the_plain_rule_blacklists_both_and_exact_only_the_guilty(
     redelivery: LocalRedelivery, blame: str
 ) -> None:
     handler = opened(redelivery, "g", blame)
     guilty, bystander = handler.send_together(2)
     handler.until_begun(bystander, 1)
     handler.until_begun(guilty, 1)
-    handler.hold()
-    handler.crash(guilty, 1)
-    assert handler.until(guilty, "TBDL", "crashed").candidate
+    if blame == EXACT:  # whichever is tried first, alone
+        for attempt in (2, 3, 4):
+            handler.deliver(bystander, attempt)
+    handler.kill_node_of(guilty)
     if blame == PLAIN:
-        assert handler.until(bystander, "TBDL", "crashed").candidate
-        handler.release()
         handler.until_begun(bystander, 2)
-        handler.crash(guilty, 2)
-        assert handler.until(guilty, "NDLV", "crashed").reason == "blacklisted"
-        assert handler.until(bystander, "NDLV", "crashed").reason == "blacklisted"
-        assert handler.outcomes(bystander) == ["suspected", "suspected"]
-    else:
-        handler.release()
         handler.until_begun(guilty, 2)
-        assert handler.suspicion(bystander).state == "DLNG"
-        handler.crash(guilty, 2)
-        assert handler.until(guilty, "NDLV", "crashed").reason == "blacklisted"
-        handler.deliver(bystander, 1)
+        handler.kill_node_of(guilty)
+        for message in (guilty, bystander):
+            assert handler.until(message, "NDLV", "node_lost").reason == "blacklisted"
+            assert handler.outcomes(message) == ["node_lost", "node_lost"]
+    else:
+        attempt = 1
+        for _ in range(2):
+            attempt = handler.until_in_turn(guilty, after=attempt)
+            handler.kill_node_of(guilty)
+        assert handler.until(guilty, "NDLV", "node_lost").reason == "blacklisted"
         after = handler.until(bystander, "DLVD", "delivered")
-        assert (after.candidate, after.crash_count, after.attempt_number) == (False, 0, 1)
-        assert handler.outcomes(bystander) == ["delivered"]
-    assert handler.jobs(guilty) == [JOB, JOB]
+        assert (after.candidate, after.crash_count) == (False, 0)
+        assert handler.outcomes(bystander) == ["node_lost", "delivered"]
+
+
+@pytest.mark.conformance("SAP-q", "R2", by="crash")
+@both_rules
+def test_sap_q_a_sandbox_that_dies_twice_accuses_its_message_and_nothing_that_works_beside_it(
+    redelivery: LocalRedelivery, blame: str
+) -> None:
+    handler = opened(redelivery, "q", blame)
+    guilty, bystander = handler.send_together(2)
+    handler.until_begun(bystander, 1)
+    handler.until_begun(guilty, 1)
+    handler.crash(guilty, 1)
+    handler.until_passed(guilty, [ENQUEUED, CLAIMED, CRASHED])
+    handler.crash(guilty, 2)
+    if blame == EXACT:  # a candidate is tried alone
+        assert not handler.has_begun(guilty, 2)
+    else:
+        assert handler.until(guilty, "NDLV", "crashed").reason == "blacklisted"
+    assert handler.suspicion(bystander) == Suspicion("DLNG", None, False, 0, 0, 1)
+    handler.deliver(bystander, 1)
+    handler.until(bystander, "DLVD", "delivered")
+    assert handler.until(guilty, "NDLV", "crashed").reason == "blacklisted"
+    assert handler.steps(bystander) == [ENQUEUED, CLAIMED, ("delivered", "DLVD")]
+    assert handler.outcomes(bystander) == ["delivered"]
 
 
 @pytest.mark.conformance("SAP-h", by="crash")
@@ -174,25 +199,14 @@ def test_sap_h_of_two_candidates_the_one_that_finishes_before_the_second_crash_i
 ) -> None:
     handler = opened(redelivery, "h", blame)
     first, second = handler.send_together(2)
-    handler.until_begun(first, 1)
-    handler.until_begun(second, 1)
-    handler.crash(first, 1)
-    if blame == EXACT:  # the crash of one accuses nobody else: both are flagged when both crash
-        handler.crash(second, 1)
-    handler.until_passed(first, [ENQUEUED, CLAIMED, CRASHED, CLAIMED])
-    handler.until_passed(second, [ENQUEUED, CLAIMED, CRASHED])
-    if blame == EXACT:  # candidates are tried one after the other, in the order in which they are due
-        until(lambda: handler.has_begun(first, 2) or handler.has_begun(second, 2), SECONDS)
-        turn = [first, second] if handler.has_begun(first, 2) else [second, first]
-    else:
-        turn = [second, first]
-        handler.until_begun(first, 2)
-    assert handler.suspicion(second).candidate
-    for message in turn:
-        handler.end(message, 2, "ok" if message == second else "kill SIGKILL")
-        handler.until(message, *(("DLVD", "delivered") if message == second else ("NDLV", "crashed")))
-    assert handler.suspicion(first).reason == "blacklisted"
-    assert (handler.suspicion(second).state, handler.suspicion(second).candidate) == ("DLVD", False)
+    for message in (first, second):
+        handler.crash(message, 1)
+    handler.deliver(second, 2)
+    assert handler.until(second, "DLVD", "delivered").candidate is False
+    handler.crash(first, 2)
+    assert handler.until(first, "NDLV", "crashed").reason == "blacklisted"
+    for message in (first, second):
+        assert handler.steps(message)[:3] == [ENQUEUED, CLAIMED, CRASHED], "it was a candidate"
 
 
 @pytest.mark.conformance("SAP-i", by="exception")
@@ -233,27 +247,49 @@ def test_sap_j_with_blacklisting_off_every_crash_only_returns_the_message_and_it
 
 @pytest.mark.conformance("SAP-k", "SAP-2", "ART-16", "R2", "R3", by="lost process")
 @both_rules
-def test_sap_k_of_a_lost_node_what_had_begun_is_a_candidate_and_what_was_only_claimed_is_not_unless_by_the_plain_rule(
+def test_sap_k_of_a_lost_node_what_had_begun_is_a_candidate_and_what_was_only_claimed_is_not(
     redelivery: LocalRedelivery, blame: str
 ) -> None:
     handler = opened(redelivery, "k", blame, concurrency=1)
     begun, claimed = handler.send_together(2)
     handler.until_begun(begun, 1)
-    assert handler.suspicion(claimed).state == "DLNG"
     assert not handler.has_begun(claimed, 1)
-    handler.hold()
-    handler.kill_node_of(begun)
-    accused = handler.until(begun, "TBDL", "node_lost")
-    other = handler.until(claimed, "TBDL", "released" if blame == EXACT else "node_lost")
-    assert accused.candidate
-    assert other.candidate is (blame == PLAIN)
-    assert accused.crash_count == other.crash_count == (1 if blame == PLAIN else 0)
-    handler.release()
-    handler.deliver(begun, 2)
     handler.deliver(claimed, 2)
+    handler.kill_node_of(begun)
+    attempt = handler.until_in_turn(begun, after=1)
+    accused = handler.suspicion(begun)
+    assert (accused.candidate, accused.crash_count) == (True, 1 if blame == PLAIN else 0)
+    handler.deliver(begun, attempt)
     for message in (begun, claimed):
         after = handler.until(message, "DLVD", "delivered")
         assert (after.candidate, after.crash_count) == (False, 0)
+    assert handler.outcomes(begun) == ["node_lost", "delivered"]
+    assert handler.steps(claimed) == [ENQUEUED, CLAIMED, RELEASED, CLAIMED, ("delivered", "DLVD")]
+
+
+@pytest.mark.conformance("SAP-r", "R14", "R2", by="lost process")
+@both_rules
+def test_sap_r_slow_handlers_never_have_more_sandboxes_than_their_concurrency_and_a_loss_accuses_what_had_begun(
+    redelivery: LocalRedelivery, blame: str
+) -> None:
+    handler = opened(redelivery, "r", blame)
+    messages = handler.send_together(9)
+    until(lambda: len(handler.begun()) == 2, SECONDS)
+    watch_until = time.monotonic() + SLOW_SECONDS
+    while time.monotonic() < watch_until:
+        assert len(handler.begun()) == 2, "no more than two at once, however long they take"
+        time.sleep(0.1)
+    accused = {message for message, _ in handler.begun()}
+    for message in messages:
+        for attempt in range(2, 9):
+            handler.deliver(message, attempt)
+    handler.kill_node_of(min(accused))
+    for message in messages:
+        handler.until(message, "DLVD", "delivered")
+    lost = {message for message in messages if "node_lost" in handler.outcomes(message)}
+    assert lost <= accused
+    assert lost, "its node was killed"
+    assert {message for message in messages if handler.outcomes(message) != ["delivered"]} <= accused
 
 
 @pytest.mark.conformance("SAP-l", "R2", by="crash, exception")

@@ -1,7 +1,8 @@
 """Conformance SAP-4 to SAP-13, vectors SAP-a to SAP-m by the pure rules; test_sap.py takes them through the system.
 
-What is accused of a crash is decided where the dead process is seen: under the exact rule the message whose turn it
-was, under the plain one (`suspected` here) also those beside it. A message that was only claimed gets no verdict.
+What is accused of a crash is decided where the dead process is seen: the message whose turn it was, and when a node is
+lost what it had begun: that counts under the plain rule, and under the exact one where it ran alone. A message that was
+only claimed gets no verdict.
 """
 
 from collections.abc import Iterable
@@ -53,13 +54,13 @@ def _verdict(policy: Policy, stand: Stand, event: str, attempt: int) -> RetryDec
             return on_failure(
                 policy, PlainTry(id=1, attempt_number=attempt, failure_count=stand.failure_count, address="orders")
             )
-        case "node lost":
+        case "node lost" | "node lost, counted":
             return on_crash(
                 policy,
                 PlainTry(failure_count=stand.failure_count),
                 stand.crash_count,
                 stand.candidate,
-                is_counted=False,
+                is_counted=event.endswith("counted"),
                 event=Event.NODE_LOST,
             )
     return on_crash(policy, PlainTry(failure_count=stand.failure_count), stand.crash_count, stand.candidate)
@@ -80,8 +81,9 @@ DELIVERED = Stand(State.DLVD)
         pytest.param(["crash"], ONCE, id="SAP-b"),
         pytest.param(["crash", "ok"], DELIVERED, id="SAP-c"),
         pytest.param(["crash", "crash"], BLACKLISTED, id="SAP-d"),
-        pytest.param(["suspected", "suspected"], BLACKLISTED, id="SAP-g, B by the plain rule"),
-        pytest.param(["ok"], DELIVERED, id="SAP-g, B by the exact rule"),
+        pytest.param(["node lost, counted"] * 2, BLACKLISTED, id="SAP-g, B by the plain rule"),
+        pytest.param(["node lost", "ok"], DELIVERED, id="SAP-g, B by the exact rule"),
+        pytest.param(["node lost", *["node lost, counted"] * 2], BLACKLISTED, id="SAP-g, A by the exact rule"),
         pytest.param(["crash", "crash"], BLACKLISTED, id="SAP-h, A"),
         pytest.param(["crash", "ok"], DELIVERED, id="SAP-h, B"),
         pytest.param(["exception"], Stand(failure_count=1), id="SAP-i"),

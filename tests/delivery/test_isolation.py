@@ -119,13 +119,43 @@ def test_one_claim_of_candidates_at_a_time_and_of_one_destination(handler: str) 
     assert alone().size == 4
 
 
-def test_others_go_on_while_candidates_are_tried(handler: str) -> None:
-    [poison] = enqueue()
+@pytest.mark.conformance("R14", "R2")
+def test_nothing_of_the_destination_begins_beside_a_candidate_nor_a_candidate_beside_anything(handler: str) -> None:
+    poison, slow = enqueue(2)
     claim()
     crash([poison])
-    alone()
     enqueue(3)
+    assert claim_isolated() is None, "something is under way"
+    assert claim_due(tasks=1) is None, "the candidate has its turn when that has ended"
+    answer([slow])
+    settle()
+    alone()
+    assert claim_due(tasks=1) is None, "nothing beside a candidate"
+    assert claim_isolated() is None
+    answer([poison])
+    settle()
     assert claim().size == 3
+
+
+@pytest.mark.django_db(transaction=True)
+def test_candidates_and_the_others_come_in_the_order_in_which_they_are_due(handler: str) -> None:
+    first, second = enqueue(2)
+    claim()
+    crash([first])
+    waiting = enqueue(2)
+    assert claim_isolated() is None
+    answer([second])
+    settle()
+    alone()
+    answer([first], "failed")
+    settle()
+    assert claim_isolated() is None, "what came meanwhile goes before it"
+    assert claim().size == len(waiting)
+    enqueue()
+    assert claim_due(tasks=1) is None, "what came later goes behind it"
+    answer(waiting)
+    settle()
+    alone()
 
 
 def test_with_blacklisting_off_a_crash_only_returns(db: None, handler: str) -> None:
@@ -170,8 +200,7 @@ def test_under_the_plain_rule_candidates_run_beside_the_others(handler: str) -> 
     both = enqueue(2)
     for expected in ("TBDL", "NDLV"):
         claim()
-        answer(both[:1], "crashed", **CRASH)
-        answer(both[1:], "suspected", **CRASH)
+        answer(both, "node_lost", **CRASH)
         settle()
         assert states(both) == [expected] * 2
 

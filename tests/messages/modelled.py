@@ -32,7 +32,6 @@ class Modelled(RuleBasedStateMachine):
         self.tasks: list[Task] = []
         self.lost: list[Task] = []  # and their journals not read yet
         self.answered: dict[int, str] = {}  # written, and not settled yet
-        self.isolated: set[int] = set()  # claimed last to be tried alone
         self.attempts: dict[int, int] = {}
         self.put_off: list[tuple[int, int]] = []  # came back before their delivery was settled
         # One transaction an example: its clock stands still, and it leaves nothing behind.
@@ -111,7 +110,6 @@ class Modelled(RuleBasedStateMachine):
         held = [message for (message,) in rows(_TAKEN, taken.id)]
         assert held == due
         assert taken.size == len(due)
-        self.isolated = self.isolated.union(held) if taken.is_isolation else self.isolated.difference(held)
         for message in held:
             self.messages[message].claimed()
         task = Task(taken, held)
@@ -178,11 +176,14 @@ class Modelled(RuleBasedStateMachine):
         self.lost.clear()
 
     def lose_with_its_machine(self, task: Task) -> None:
-        """All that the task had not answered counts as begun."""
+        """All that the task had not answered counts as begun, but candidates: none has a start mark."""
         task.vanish()
         self.settle()
         self.tasks.remove(task)
-        self.answered |= dict.fromkeys(task.held, "node_lost")
+        if task.claim.is_isolation:
+            self.lost.append(task)
+        else:
+            self.answered |= dict.fromkeys(task.held, "node_lost")
         self.read_pages()
 
     def lose_the_job(self, task: Task) -> None:

@@ -57,8 +57,6 @@ class Expected:
     def crashed(self) -> None:
         self._accused(is_counted=True)
 
-    suspected = crashed
-
     def node_lost(self) -> None:
         self._accused(is_counted=self.rules.accuses_all or self.is_alone)
 

@@ -41,7 +41,6 @@ class Task:
     claim: ClaimRef
     held: list[int]
     node: int | None = None
-    begun: BegunFile | None = None
     in_pages: dict[int, str] = field(default_factory=dict)
 
     def enter(self) -> bool:
@@ -50,8 +49,10 @@ class Task:
             cursor.execute(_ENTER, [HERE, self.claim.id, self.claim.shards[0], str(journal_directory())])
             row = cursor.fetchone()
         self.node = row[0] if row else None
-        self.begun = BegunFile(journal_directory(), row[0]) if row else None
-        return row is not None
+        if row is None:
+            return False
+        BegunFile(journal_directory(), row[0]).close()
+        return True
 
     def report(self) -> None:
         """Say how many messages are under way, as a node does beside its outcomes."""
@@ -64,8 +65,6 @@ class Task:
 
     def fall_silent(self) -> None:
         """Be dead, so that anybody who looks can see it."""
-        assert self.begun is not None
-        self.begun.close()
         execute("UPDATE node SET heartbeat_at = now() - interval '1 hour' WHERE id = %s", self.node)
 
     def vanish(self) -> None:

@@ -61,15 +61,16 @@ class Machine(Modelled):
     @precondition(lambda self: self.is_claimable())
     @rule(begins=st.sampled_from([True, True, True, False]))
     def claim(self, begins: bool) -> None:
-        """Candidates first, as the worker does."""
+        """Candidates first, as the worker does: nothing is due for longer. Nothing else is under way beside them."""
         alone = self.due(is_alone=True)
-        is_trying = any(self.messages[message].state == "DLNG" for message in self.isolated)
+        under_way = [task.claim for task in self.tasks if task.held]
         taken = claim_isolated()
         if taken is None:
-            assert is_trying or not alone, f"{alone} are to be tried alone and were not claimed"
-            self.taken(claim_due(tasks=2), self.due(is_alone=False), begins)
+            assert under_way or not alone, f"{alone} are to be tried alone and were not claimed"
+            is_closed = alone or any(claim.is_isolation for claim in under_way)
+            self.taken(claim_due(tasks=2), [] if is_closed else self.due(is_alone=False), begins)
         else:
-            assert not is_trying
+            assert not under_way
             self.taken(taken, alone, begins)
 
     @precondition(lambda self: self.running())
@@ -77,9 +78,6 @@ class Machine(Modelled):
     def answer(self, data: st.DataObject, outcome: str, settles: bool) -> None:
         task = data.draw(st.sampled_from(self.running()))
         self.write(task, data.draw(st.sampled_from(task.held)), outcome)
-        if outcome == "crashed" and self.in_force.accuses_all:
-            for other in list(task.held):
-                self.write(task, other, "suspected")
         if settles:
             self.settle()
 

@@ -203,7 +203,7 @@ def test_sap_accuses_all_in_flight_and_service_broker_is_ordered() -> None:
     assert {name for name in PRESETS if preset(name).blame is Blame.ALL_IN_FLIGHT} == {"sap"}
     assert {name for name in PRESETS if preset(name).ordered} == {"service_broker"}
     assert BUILT_IN.blame is Blame.EXACT
-    assert "`exact` accuses only what could have caused it" in warnings(preset("sap"))[0]
+    assert "`exact` runs each alone and blacklists the killer" in warnings(preset("sap"))[0]
 
 
 @pytest.mark.conformance("R11")

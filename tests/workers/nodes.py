@@ -43,5 +43,8 @@ class RecordingNode:
     def written(self) -> int:
         return len(self.rows)
 
-    def nothing_more_begins(self, taken: Set[int]) -> None:
+    def count_sandboxes(self, destination_id: int, count: Callable[[], int]) -> None:
+        """Count none: there is nobody to tell."""
+
+    def nothing_more_begins(self, taken: Set[int], beginning: Set[int]) -> None:
         """Keep nothing back: there is nobody to release it to."""

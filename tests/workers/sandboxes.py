@@ -48,7 +48,6 @@ def handle(
     callable_name: str = "deadly:handle",
     seconds: float = 30.0,
     is_isolation: bool = False,
-    blames_all: bool = False,
     chain: int | None = None,
     stop: threading.Event | None = None,
     **limits: Any,
@@ -66,7 +65,6 @@ def handle(
             "text/plain",
             headers={"n": str(number)},
             payload=deed.encode(),
-            blames_all=blames_all,
             chain=chain,
         )
         for number, deed in enumerate(deeds, 1)

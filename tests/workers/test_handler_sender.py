@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from poisonadmin.delivery.domain.journal import HeaderField, Journal
 from poisonadmin.delivery.domain.lease import HeldFor
 from poisonadmin.messages.domain.attempt import AttemptRecord
+from tests.whole_system.installation import until
 from tests.workers.nodes import RecordingNode
 from tests.workers.sandboxes import HANDLERS, handle
 from workers.delivery.deliver import deliver_all
@@ -92,11 +94,21 @@ def test_candidates_run_one_after_the_other_each_marked_and_in_a_sandbox_of_its_
     assert len(set(pids)) == 3
 
 
-def test_under_the_plain_rule_all_in_delivery_are_suspected(tmp_path: Path) -> None:
-    handled = handle(["ok", "kill SIGKILL", *["ok"] * 5], tmp_path, concurrency=1, blames_all=True)
-    outcomes = handled.outcomes()
-    assert (outcomes[1], outcomes[2]) == ("delivered", "crashed")
-    assert {outcomes[number] for number in range(3, 8)} == {"suspected"}
+def test_a_crash_accuses_the_message_in_turn_and_nothing_beside_it(tmp_path: Path) -> None:
+    handled = handle(["sleep 1", "kill SIGKILL", *["ok"] * 5], tmp_path, concurrency=2)
+    assert handled.outcomes() == {2: "crashed"} | dict.fromkeys((1, *range(3, 8)), "delivered")
+
+
+def test_a_message_is_noted_as_begun_while_it_is_handled_and_what_waits_behind_it_is_not(tmp_path: Path) -> None:
+    node = RecordingNode(journals=tmp_path)
+    handler = HandlerDestination(1, "h", "deadly:handle", roots=(str(HANDLERS),))
+    deliveries = [Delivery(n, 1, 1, "orders", f"m{n}", "text/plain", payload=b"sleep 1") for n in (1, 2, 3)]
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(lambda: asyncio.run(deliver_all(deliveries, {1: handler}, node)))
+        until(lambda: sorted(node.begun) == [1, 2])
+        assert node.rows == [], "nothing is answered yet"
+        running.result()
+    assert sorted(node.begun) == [1, 2, 3]
 
 
 def test_what_is_not_begun_when_the_node_stops_is_left_alone(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_a_run_that_is_cancelled_breaks_off_what_is_under_way_and_records_nothin
                     [delivery(n) for n in range(10)],
                     destination(url, concurrency=3),
                     record=rows.append,
-                    begin=lambda one: begun.append(one.message_id),
+                    begin=lambda some: begun.extend(one.message_id for one in some),
                 )
             )
             await gate.holds(3)

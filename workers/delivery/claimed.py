@@ -32,7 +32,6 @@ SELECT message.id, message.attempt_number, destination_id, address.name AS addre
                                               WHERE operation_pace.operation_id = message.operation_id))
            FROM destination WHERE destination.id = destination_id) END AS rate_per_second,
        message.operation_id, extract(epoch FROM message.expires_at)::float8 AS expires_at, bookmark,
-       blame = 'all_in_flight' AS blames_all,
        (SELECT id FROM lane WHERE id = lane_id AND lane.conversation_id IS NOT NULL) AS chain,
        failure_count + 1 + CASE WHEN message.attempt_number > 1 THEN (
            -- Begun and never answered, since the failures are counted.

@@ -69,7 +69,7 @@ async def deliver_all(
         run.is_over = True
         for sender in senders.values():
             sender.leave_alone()
-        node.nothing_more_begins(run.taken)
+        node.nothing_more_begins(run.taken, run.beginning)
         await asyncio.gather(*(sender.close() for sender in senders.values()))
     if run.error is not None:
         raise run.error

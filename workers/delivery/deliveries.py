@@ -22,7 +22,6 @@ class Delivery:
     `start_at`: its slot, never begun earlier (None: at once); `rate_per_second`: the rate that the slot is of.
     `start_before`: where the slots of its claim end; not begun from then on, nor from `expires_at` on.
     `chain`: the ordered conversation it belongs to, delivered one after the other, up to the first that is not.
-    `blames_all`: a crash accuses all that are in delivery with it (SAP-8), not only the one in turn.
     `delivery_count`: failures so far, deliveries whose outcome was lost, and this one; `is_redelivered`: it was begun
     before. `original_address`: where it was before it was moved, `original_queue` its queue there, where it is the
     child of a dead letter. `decision`: a content rule's; then it is not delivered. `is_begun`: a handler has it.
@@ -43,7 +42,6 @@ class Delivery:
     operation_id: int | None = None
     expires_at: float | None = None
     bookmark: str | None = None
-    blames_all: bool = False
     chain: int | None = None
     delivery_count: int = 1
     is_redelivered: bool = False

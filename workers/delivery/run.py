@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import time
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,8 +56,11 @@ class DeliveryNode(Protocol):
     def written(self) -> int:
         """Return how many of the recorded outcomes the database has."""
 
-    def nothing_more_begins(self, taken: Set[int]) -> None:
-        """Learn, once, that nothing but `taken` begins any more, or what a handler still may begin."""
+    def count_sandboxes(self, destination_id: int, count: Callable[[], int]) -> None:
+        """Learn how to count the sandboxes of a handler that live or are about to, from whatever thread."""
+
+    def nothing_more_begins(self, taken: Set[int], beginning: Set[int]) -> None:
+        """Learn that nothing but `taken` begins any more, but at the destinations in `beginning`."""
 
 
 @dataclass(slots=True)
@@ -73,6 +76,8 @@ class Run(RunIdentity):
     tallies: dict[int, Tally] = field(default_factory=dict)
     # Messages that were taken from a queue, to be begun.
     taken: set[int] = field(default_factory=set)
+    # Handlers, which may begin for longer than the run lasts: the import of a module may take as long.
+    beginning: set[int] = field(default_factory=set)
     # Of all destinations: the files of sandboxes are named by their node and this.
     sandbox_numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     is_over: bool = False

@@ -54,13 +54,16 @@ class ShardNode:
         self._session = session
         self._waits = waits
         self._handlers: Set[int] = frozenset()
+        self._sandboxes: dict[int, Callable[[], int]] = {}
         # Message id -> destination id, in the order in which they are to begin.
         self._claimed: dict[int, int] = {}
         self._begun: set[int] = set()
         self._recorded: set[int] = set()
-        self._claimed_there: Counter[int | None] = Counter()
-        self._begun_there: Counter[int | None] = Counter()
+        self._released: set[int] = set()
+        self._claimed_there: Counter[int] = Counter()
         self._recorded_there: Counter[int | None] = Counter()
+        self._released_there: Counter[int] = Counter()
+        self._is_waiting = False
         self._causes: dict[int, Counter[str]] = {}
 
     def read(self, reader: Session) -> tuple[deque[Delivery], dict[int, TaskDestination]]:
@@ -86,11 +89,13 @@ class ShardNode:
     def begin(self, deliveries: Sequence[Delivery]) -> None:
         """Note deliveries of one destination that begin, before they do; a handler's have begun."""
         ids = [delivery.message_id for delivery in deliveries]
-        to = deliveries[0].destination_id
-        if to not in self._handlers:
+        if deliveries[0].destination_id not in self._handlers:
             self._session.begun.note(ids)
         self._begun.update(ids)
-        self._begun_there[to] += len(ids)
+
+    def count_sandboxes(self, destination_id: int, count: Callable[[], int]) -> None:
+        """Have the sandboxes of a handler counted by this function, which another thread may call."""
+        self._sandboxes[destination_id] = count
 
     def record(self, attempt: AttemptRecord) -> None:
         """Count an outcome, and have it written soon."""
@@ -101,17 +106,20 @@ class ShardNode:
         self._recorded_there[attempt.destination_id] += 1
         self._session.record(attempt)
 
-    def nothing_more_begins(self, taken: Set[int]) -> None:
-        """Release what is left; only handlers may begin some of theirs still."""
-        left = [one for one in self._claimed if one not in taken and one not in self._recorded]
-        released = [one for one in left if self._claimed[one] not in self._handlers]
-        self._session.release(released, waits=not self._handlers)
-        if not self._handlers:
+    def nothing_more_begins(self, taken: Set[int], beginning: Set[int]) -> None:
+        """Release what is left; some destinations may begin some of theirs still."""
+        begun = taken | self._recorded | self._released
+        left = [one for one, to in self._claimed.items() if to not in beginning and one not in begun]
+        self._released.update(left)
+        self._released_there.update(self._claimed[one] for one in left)
+        self._session.release(left, waits=not beginning)
+        if not beginning and not self._is_waiting:
+            self._is_waiting = True
             self._waits()
 
     def end(self, counts: Mapping[int, Tally] | None) -> None:
         """Write the last outcomes, and with them the result of the shard; None: its delivery was broken off."""
-        tallies = [] if counts is None else [asdict(self._tally(to, counts)) for to in self._claimed_there if to]
+        tallies = [] if counts is None else [asdict(self._tally(to, counts)) for to in self._claimed_there]
         unanswered = sorted(self._begun - self._recorded)
         try:
             if self._session.end(begun=len(self._begun), unanswered=unanswered, tallies=tallies):
@@ -120,9 +128,13 @@ class ShardNode:
             self._session.begun.close()
 
     def _under_way(self) -> dict[int, int]:
-        """Return by destination how many have no outcome, and were begun or may still be."""
-        known = self._claimed_there if time.monotonic() < self.start_deadline() else self._begun_there
-        left = {to: known[to] - self._recorded_there[to] for to in list(known) if to is not None}
+        """Return by destination how many have no outcome, and were begun or may still be; of handlers' sandboxes, how
+        many live if they are more.
+        """
+        left = {
+            to: max(n - self._recorded_there[to] - self._released_there[to], self._sandboxes.get(to, int)())
+            for to, n in self._claimed_there.items()
+        }
         return {to: n for to, n in left.items() if n > 0}
 
     def _tally(self, destination_id: int, counts: Mapping[int, Tally]) -> DestinationTally:
@@ -142,9 +154,8 @@ class ShardNode:
 def deliver_shard(sessions: Sessions, *, claim_id: int, shard: int, waits: Callable[[], None] = lambda: None) -> bool:
     """Deliver the shard unless another task did or does; return whether it was this one.
 
-    `waits` is called once when nothing more may begin, and the reader is not used any more; not where a handler
-    delivers, which begins for longer. Every delivery that began has its outcome written when this returns, and the
-    node's row has the result of the shard.
+    `waits` is called once when nothing more may begin. Every delivery that began has its outcome written when this
+    returns, and the node's row has the result of the shard.
     Errors: `psycopg.OperationalError` when the database stays away.
     """
     session = enter(sessions, claim_id=claim_id, shard=shard, budget_seconds=START_BUDGET_SECONDS)

@@ -1,6 +1,7 @@
 """Reads for a claim how many messages each destination can take now.
 
-What it has under way is what the nodes say, a few rows: a message counts until its outcome is written, settled or not.
+What it has under way is what the nodes say, a few rows: a message counts until its outcome is written, settled or not,
+and the sandbox of a handler until it has ended. However small the window of a slow handler, each sandbox may have one.
 """
 
 import json
@@ -42,13 +43,18 @@ WITH shards AS (
     FROM shards GROUP BY 1
 )
 SELECT max_rate_per_second, EXTRACT(epoch FROM GREATEST(next_slot, now()) - now())::float, destination.id,
-       coalesce((config->>'concurrency')::int, (%(defaults)s::jsonb->kind->>'concurrency')::int)
-           * coalesce((config->>'batch')::int, (%(defaults)s::jsonb->kind->>'batch')::int, 1), "window",
-       coalesce(under_way.n, 0)::int, coalesce(under_way.isolated, 0)::int, coalesce(beginning, 0), kind = 'handler',
+       at_once.n, CASE WHEN kind = 'handler' THEN GREATEST("window", at_once.n) ELSE "window" END,
+       coalesce(under_way.n, 0)::int, coalesce(under_way.isolated, 0)::int, coalesce(beginning, 0),
        EXISTS (SELECT FROM lane JOIN address ON address.id = lane.address_id
                WHERE lane.is_open AND lane.is_isolation AND lane.next_due <= now() AND {has_slots}
-                 AND address.destination_id = destination.id)
-FROM destination LEFT JOIN under_way ON under_way.destination_id = destination.id WHERE is_enabled ORDER BY id
+                 AND address.destination_id = destination.id AND NOT EXISTS (
+                   SELECT FROM lane AS other JOIN address ON address.id = other.address_id
+                   WHERE other.is_open AND NOT other.is_isolation AND other.operation_id IS NULL
+                     AND other.next_due < lane.next_due AND address.destination_id = destination.id))
+FROM destination CROSS JOIN LATERAL (
+    SELECT coalesce((config->>'concurrency')::int, (%(defaults)s::jsonb->kind->>'concurrency')::int)
+               * coalesce((config->>'batch')::int, (%(defaults)s::jsonb->kind->>'batch')::int, 1) AS n
+) AS at_once LEFT JOIN under_way ON under_way.destination_id = destination.id WHERE is_enabled ORDER BY id
 FOR NO KEY UPDATE OF destination SKIP LOCKED
 """,
     has_slots=HAS_SLOTS,
@@ -65,8 +71,7 @@ def capacities(cursor: CursorWrapper) -> list[Capacity]:
         "in_use",
         "isolated",
         "beginning",
-        "isolates_itself",
-        "has_candidates",
+        "is_turn_of_candidates",
     )
     return [
         Capacity(

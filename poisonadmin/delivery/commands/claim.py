@@ -263,7 +263,7 @@ def claim_due(*, tasks: int, limit: int = MESSAGES_A_CLAIM) -> ClaimRef | None:
 def claim_isolated() -> ClaimRef | None:
     """Move candidates of one destination that are due to DLNG, in one shard, to be delivered one after the other.
 
-    A destination's candidates are in one such claim at a time.
+    A destination's candidates are in one such claim at a time, and nothing else of it beside them.
     """
     return _claim(partial(isolated_allowances, limit=CANDIDATES_A_CLAIM), 1, isolation=True)
 

@@ -59,6 +59,9 @@ class Capacity:
     """A destination before a claim. `window`: messages that may be on their way; `slots_ahead` None: no rate limit.
 
     `in_use`: how many of its `concurrency` claims hold; `beginning`: how many claims have more to begin than that.
+    `is_turn_of_candidates`: one is due, and has been for longer than any other message but those of operations. So
+    neither has the other wait for ever: what comes in later waits behind a candidate, and a candidate that is due again
+    waits behind what came in meanwhile.
     """
 
     destination_id: int
@@ -68,8 +71,7 @@ class Capacity:
     slots_ahead: int | None = None  # messages that the rate lets start within the claim's horizon
     isolated: int = 0  # candidates under way, not in `in_use`
     beginning: int = 0
-    has_candidates: bool = False  # some are due
-    isolates_itself: bool = False  # a handler: each sandbox is alone anyway, whatever runs beside it
+    is_turn_of_candidates: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,8 +102,8 @@ def allowances(capacities: Iterable[Capacity], *, tasks: int, limit: int) -> tup
 
     Claims share a destination's concurrency and its window: one that has stopped answering has no more under way, in
     however many claims, than its window says. Two of them may have something to begin at a time, so that one delivers
-    while the other is being claimed. What has a rate limit goes to one shard, which spaces it. A consumer beyond a
-    connection gets nothing else while its candidates are tried: nobody could tell which message it crashed with.
+    while the other is being claimed. What has a rate limit goes to one shard, which spaces it. A destination gets
+    nothing else while its candidates are tried or have their turn (R14): a crash must accuse nothing else.
     """
     given = []
     for index, capacity in enumerate(capacities):
@@ -111,7 +113,7 @@ def allowances(capacities: Iterable[Capacity], *, tasks: int, limit: int) -> tup
             take = min(take, capacity.slots_ahead)
         if free < 1 or take < 1 or capacity.beginning >= CLAIMS_AT_ONCE:
             continue
-        if not capacity.isolates_itself and (capacity.isolated or capacity.has_candidates):
+        if capacity.isolated or capacity.is_turn_of_candidates:
             continue
         if capacity.slots_ahead is None and not capacity.beginning:
             # Smaller than the second, so that they do not end together.
@@ -126,16 +128,12 @@ def allowances(capacities: Iterable[Capacity], *, tasks: int, limit: int) -> tup
 def isolated_allowances(capacities: Iterable[Capacity], *, limit: int) -> tuple[Allowance, ...]:
     """Return what each destination's next claim of candidates may take: one at once, in one shard.
 
-    A destination whose candidates are being tried gets nothing more; nor does a consumer beyond a connection until
-    everything else that it was sent is answered.
+    A destination gets them when everything that it was sent is answered, other candidates too.
     """
     return tuple(
         Allowance(capacity.destination_id, min(limit, capacity.slots_ahead or limit), 1, (0,), 1)
         for capacity in capacities
-        if capacity.has_candidates
-        and not capacity.isolated
-        and capacity.slots_ahead != 0
-        and (capacity.isolates_itself or not capacity.in_use)
+        if capacity.is_turn_of_candidates and not (capacity.isolated or capacity.in_use) and capacity.slots_ahead != 0
     )
 
 

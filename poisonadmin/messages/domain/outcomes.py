@@ -7,8 +7,8 @@ class Outcome(StrEnum):
     """The result of a try.
 
     `crashed`: its sandbox crashed with it, or the connection was lost where that counts as a crash; `node_lost`: it had
-    begun on a node that was lost; `suspected`: it was in delivery when another message crashed (blame
-    `all_in_flight`). A handler may answer `discarded`, `moved`, `rolled_back`, `conversation_ended`. `ruled`: a content
+    begun on a node that was lost. `suspected` is an old one, written no more: it was in delivery when another message
+    crashed. A handler may answer `discarded`, `moved`, `rolled_back`, `conversation_ended`. `ruled`: a content
     rule decided before anything was delivered. `imported` is the failure that a dead letter had before its import,
     attempt 0; `returned`: the broker gave the message back after it had taken it.
     """

@@ -41,7 +41,7 @@ def system_exception_destination(messaging_engine: str) -> str:
 
 
 class Blame(StrEnum):
-    """Whom a crash accuses: what could have caused it, or all that was in delivery (R2, SAP-8)."""
+    """Whom a crash accuses: what could have caused it, or all that had begun on the process that died (R2, SAP-8)."""
 
     EXACT = "exact"
     ALL_IN_FLIGHT = "all_in_flight"

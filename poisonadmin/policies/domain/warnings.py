@@ -36,8 +36,8 @@ def warnings(policy: Policy, *, back_from: str | None = None) -> tuple[str, ...]
         found.append("exception_destination is `specify` but exception_destination_address is empty.")
     if policy.blame is Blame.ALL_IN_FLIGHT:
         found.append(
-            "blame `all_in_flight`, as in SAP, accuses every message that was in delivery at a crash; "
-            "`exact` accuses only what could have caused it."
+            "Of two begun at once on a lost node, blame `all_in_flight`, as in SAP, blacklists both at the second "
+            "loss; `exact` runs each alone and blacklists the killer."
         )
     (later,) = islice(series(policy), hot_loops.IMMEDIATE_REDELIVERIES, hot_loops.IMMEDIATE_REDELIVERIES + 1)
     if later.decision.note == hot_loops.NOTE:

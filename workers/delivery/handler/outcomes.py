@@ -135,13 +135,6 @@ def crash_row(run: Run, delivery: Delivery, failure: Failure, *, end: SandboxEnd
     return fail(attempt, failure, Outcome.CRASHED)
 
 
-def suspected_row(run: Run, delivery: Delivery, failure: Failure, of: Delivery) -> AttemptRecord:
-    """Return the row of a message that was in delivery when another one crashed (SAP-8)."""
-    words = f"It was in delivery when message {of.message_id} crashed: {failure.message}"
-    suspicion = Failure("HandlerSuspected", words, frames=failure.frames)
-    return fail(_row_of_now(run, delivery), suspicion, Outcome.SUSPECTED)
-
-
 def failure_of(details: dict[str, Any]) -> Failure:
     """Return the failure that a sandbox reports."""
     frames = details.get("frames")
@@ -156,12 +149,8 @@ def failure_of(details: dict[str, Any]) -> Failure:
 
 def failed_unbegun(run: Run, delivery: Delivery, failure: Failure) -> AttemptRecord:
     """Return the row of a message that could not be handled because the handler cannot be loaded."""
-    return fail(_row_of_now(run, delivery), failure)
-
-
-def _row_of_now(run: Run, delivery: Delivery) -> AttemptRecord:
     now = instant(run.now())
-    return attempt_row(run, delivery, Outcome.FAILED, (now, now))
+    return fail(attempt_row(run, delivery, Outcome.FAILED, (now, now)), failure)
 
 
 def _text(details: dict[str, Any], field: str) -> str:

@@ -19,7 +19,6 @@ from workers.delivery.handler.outcomes import (
     failed_unbegun,
     failure_of,
     result_row,
-    suspected_row,
 )
 from workers.delivery.handler.process import JournalPlace, Sandbox
 from workers.delivery.run import Run
@@ -35,6 +34,8 @@ AHEAD_BYTES = 1 << 20
 # A sandbox that crashes so often in a row without a message in turn will not do better the next time.
 MAX_IDLE_CRASHES = 5
 _WEIGHT_OF_THE_LAST = 0.1
+# How soon it is noticed that nothing more may begin, or that a sandbox has nothing left to do.
+_CHECK_SECONDS = 0.05
 
 
 class HandlerSender(Sender):
@@ -49,11 +50,10 @@ class HandlerSender(Sender):
         self._place = JournalPlace(run.node.journals, run.node.id, run.claim_id or 0, run.shard or 0, run.offset)
         self._again: deque[Delivery] = deque()
         self._idle: list[Sandbox] = []
-        self._busy: set[Sandbox] = set()
         self._ready_at: float | None = None
         self._idle_crashes = 0
-        self._seconds_each = AHEAD_SECONDS
-        self._is_over = False
+        # Until it has shown that it is fast, nothing is to wait behind a message that may be slow.
+        self._seconds_each = 2 * AHEAD_SECONDS
         self._broken = None if destination.broken is None else Failure(NOT_LOADED, destination.broken)
         self._limits = {
             TIME_LIMIT: f"it took longer than {destination.timeout_ms} ms",
@@ -61,6 +61,9 @@ class HandlerSender(Sender):
             JOURNAL_DAMAGED: "it changed its own journal",
             OUT_OF_MEMORY: f"it may have {destination.memory_mb} MB",
         }
+        run.beginning.add(destination.id)
+        # A worker has a sandbox, or is about to have another one.
+        run.node.count_sandboxes(destination.id, lambda: len(self._workers) + len(self._idle))
 
     @property
     def is_idle(self) -> bool:
@@ -71,16 +74,33 @@ class HandlerSender(Sender):
         """Go on: a handler has a while from when its module is imported."""
 
     async def close(self) -> None:
-        """Wait for what was begun, leave alone what waits, end the sandboxes."""
-        await self._workers_gone()
-        self._tally.not_begun += len(self._again)
-        self._again.clear()
-        self._scheduler.clear()
-        for sandbox in self._idle:
-            sandbox.close()
+        """Wait for what was begun, leave alone what may not begin any more, end the sandboxes that nothing needs."""
+        while self._workers:
+            if not self._may_begin():
+                self._leave()
+            if not self._scheduler and not self._again:
+                self._end_idle()
+            await asyncio.wait(self._workers, timeout=_CHECK_SECONDS)
+        self._leave()
+        self._end_idle()
+
+    def _leave(self) -> None:
+        """Have what waits go back: it may begin elsewhere while something slow goes on here."""
+        is_first = self._destination.id in self._run.beginning
+        self._run.beginning.discard(self._destination.id)
+        if is_first or self._again:
+            self._tally.not_begun += len(self._again)
+            self._run.taken.difference_update(one.message_id for one in self._again)
+            self._again.clear()
+            self._scheduler.clear()
+            self._run.node.nothing_more_begins(self._run.taken, self._run.beginning)
+
+    def _end_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
 
     def _may_begin(self) -> bool:
-        return not self._is_over and time.monotonic() < self._deadline()
+        return time.monotonic() < self._deadline()
 
     def _deadline(self) -> float:
         run = self._run
@@ -108,7 +128,6 @@ class HandlerSender(Sender):
 
     async def _use(self, sandbox: Sandbox, first: Delivery) -> None:
         """Feed a sandbox until there is nothing more or it has died."""
-        self._busy.add(sandbox)
         self._feed(sandbox, [first])
         try:
             while sandbox.fed:
@@ -122,8 +141,6 @@ class HandlerSender(Sender):
         except asyncio.CancelledError:
             self._abandon(sandbox)
             raise
-        finally:
-            self._busy.discard(sandbox)
         if sandbox.is_dead:
             self._bury(sandbox)
         elif self._run.node.is_isolation:
@@ -134,7 +151,7 @@ class HandlerSender(Sender):
     def _feed(self, sandbox: Sandbox, deliveries: "Iterator[Delivery] | list[Delivery]") -> None:
         if self._ready_at is None and not sandbox.is_loading:
             self._ready_at = time.monotonic()
-        sandbox.begin_until(self._deadline() if not self._is_over else 0.0)
+        sandbox.begin_until(self._deadline())
         sandbox.give_back(self._run.node.written())
         sandbox.feed(deliveries)
 
@@ -145,7 +162,7 @@ class HandlerSender(Sender):
             self._run.begin([delivery], self._tally)
 
     def _more(self, sandbox: Sandbox) -> Iterator[Delivery]:
-        ahead = min(MAX_AHEAD, max(1, int(AHEAD_SECONDS / max(self._seconds_each, 1e-6)))) + 1
+        ahead = min(MAX_AHEAD, int(AHEAD_SECONDS / max(self._seconds_each, 1e-6))) + 1
         room = AHEAD_BYTES - sum(len(delivery.payload) for delivery in sandbox.fed)
         count = ahead - len(sandbox.fed)
         while count > 0 and room > 0 and self._broken is None and self._may_begin():
@@ -184,8 +201,6 @@ class HandlerSender(Sender):
             self._begin(blamed)
             self._finish(blamed, crash_row(self._run, blamed, failure, end=end, began=turn.began))
             self._again.extendleft(reversed(fed))
-            if blamed.blames_all:
-                self._suspect_all(blamed, failure)
             return
         self._again.extendleft(reversed(fed))
         self._idle_crashes += 1
@@ -195,24 +210,6 @@ class HandlerSender(Sender):
 
     def _is_stopped(self) -> bool:
         return time.monotonic() >= self._deadline()
-
-    def _suspect_all(self, blamed: Delivery, failure: Failure) -> None:
-        """Accuse all that are in delivery here, as SAP does: begun, fed or waiting."""
-        self._is_over = True
-        accused: list[Delivery] = []
-        for sandbox in list(self._busy):
-            self._take(sandbox)
-            accused += sandbox.fed
-            sandbox.fed.clear()
-            sandbox.end()
-        while (delivery := self._next()) is not None:
-            accused.append(delivery)
-        for delivery in accused:
-            if delivery.blames_all:
-                self._begin(delivery)
-                self._finish(delivery, suspected_row(self._run, delivery, failure, blamed))
-            else:
-                self._again.append(delivery)
 
     def _abandon(self, sandbox: Sandbox) -> None:
         """End a sandbox whose message has no outcome: nobody knows how far it came, and nobody is accused."""
