@@ -53,7 +53,7 @@ class LostNode:
 
 @dataclass(frozen=True)
 class LeftBehind:
-    """What a lost node has left behind.
+    """The results and notes of a lost node.
 
     `attempts`: rows of the attempt table, column -> value: what its handlers had answered or begun. `begun`: messages
     that it had begun to send to a consumer or broker; of some it may have written the outcome.
