@@ -54,8 +54,10 @@ class LocalJournals:
 
         What its sandboxes have left behind is ended.
         """
+        # That of a restored backup has its process in another installation, which goes on.
+        may_begin = node.may_begin and Path(node.journals) == journal_directory()
         try:
-            begun = begun_of(Path(node.journals), node.id, may_begin=node.may_begin)
+            begun = begun_of(Path(node.journals), node.id, may_begin=may_begin)
         except BlockingIOError as error:
             raise StillDelivers from error
         end_sandboxes_of(Path(node.journals), node.id)

@@ -157,11 +157,8 @@ IDS: dict[str, str] = {
     "R15": "A message is not moved in a circle: it is parked where it is, and policies and rules warn.",
     "R16": "An operation's promises hold for every member; cancelling puts back what it changed for those never begun.",
     "R17": "What waits behind a parked message is held, neither due nor overdue, and no operation delivers it.",
-<<<<<<< HEAD
-    "R19": "A number in a business key has the digits that came; an age counts from the failure beside it; a rate holds.",
-=======
     "R18": "Of a lost process only what it had begun is outcome lost; the rest returns as if never claimed.",
->>>>>>> a94bc688 (Keep handlers within their concurrency, and candidates alone at their destination; a crash accuses the message in turn)
+    "R19": "A number in a business key has the digits that came; an age counts from the failure beside it; a rate holds.",
 }
 
 

@@ -30,11 +30,8 @@ from tests.faults import (
     f23_destinations,
     f25_everything,
     f27_migrations,
-<<<<<<< HEAD
-    f30_operation,
-=======
     f29_slow_work,
->>>>>>> 16496a51 (Show slow work under lost processes, as fault F29 and in short in the tests)
+    f30_operation,
 )
 from tests.faults.handler_run import run_handlers
 from tests.faults.moments import STATEMENTS, statement_of
@@ -98,12 +95,8 @@ def campaign(names: Sequence[str], seeds: Sequence[int]) -> Iterator[Result]:
                         yield from (_logged(installation, _run(installation, fault, seed)) for seed in seeds)
         except CannotStage as error:
             yield Result(f"({stage})", "not run", 0, str(error), 0, 0, 0, 0, 0, 0.0, (str(error),))
-<<<<<<< HEAD
-    for name, run_alone in (f27_migrations.RUNS | f05_operation.RUNS | f05_archive.RUNS | f30_operation.RUNS).items():
-=======
-    alone = f27_migrations.RUNS | f05_operation.RUNS | f05_archive.RUNS | f29_slow_work.RUNS
+    alone = f27_migrations.RUNS | f05_operation.RUNS | f05_archive.RUNS | f29_slow_work.RUNS | f30_operation.RUNS
     for name, run_alone in alone.items():
->>>>>>> 16496a51 (Show slow work under lost processes, as fault F29 and in short in the tests)
         if _is_chosen(name, names):
             yield from (run_alone(seed) for seed in seeds)
 
