@@ -158,7 +158,7 @@ IDS: dict[str, str] = {
     "R16": "An operation's promises hold for every member; cancelling puts back what it changed for those never begun.",
     "R17": "What waits behind a parked message is held, neither due nor overdue, and no operation delivers it.",
     "R18": "Of a lost process only what it had begun is outcome lost; the rest returns as if never claimed.",
-    "R19": "A number in a business key has the digits that came; an age counts from the failure beside it; a rate holds.",
+    "R19": "A number in a business key has the digits that came; an age counts from the failure shown; a rate holds.",
 }
 
 
