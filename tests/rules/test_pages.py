@@ -1,7 +1,9 @@
 """The pages of rules: the tables, one rule with its dry run, the form."""
 
+import contextlib
 import html
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -245,3 +247,39 @@ def test_lines_may_be_blank_and_texts_without_quotes() -> None:
     with pytest.raises(InvalidRule):
         json_conditions("$.a one_of " + "[" * 100_000)
     assert json.dumps(json_conditions("$.a within 1..")) == '[{"path": "$.a", "within": {"min": 1}}]'
+
+
+LONG = 1_000_000
+HOSTILE = [
+    lambda: json_conditions("$" + " " * LONG + "x"),
+    lambda: json_conditions("$" + " \t" * (LONG // 2) + "presen"),
+    lambda: json_conditions("$" + " present" * (LONG // 8)),
+    lambda: json_conditions("$.a within " + " " * LONG + "x"),
+    lambda: json_conditions("$.a outside " + "." * LONG + "x"),
+    lambda: header_conditions("X" + " " * LONG + "x"),
+    lambda: header_conditions("X" * LONG + " presents"),
+    lambda: bounds("match.size", " " * LONG + "x"),
+    lambda: bounds("match.size", "." * LONG + "x"),
+    lambda: bounds("match.size", "1" * LONG),
+    lambda: bounds("match.size", "-" * LONG + ".." + "e" * LONG),
+]
+
+
+@pytest.mark.parametrize("read", HOSTILE)
+def test_a_long_line_takes_no_longer_than_its_length(read: Callable[[], Any]) -> None:
+    began = time.process_time()
+    with contextlib.suppress(InvalidRule):
+        read()
+    assert time.process_time() - began < 0.5
+
+
+@pytest.mark.parametrize("text", ["nan", "inf..", "1_0", "..0x1", "٣", "1e5..x", "--1"])
+def test_a_range_is_of_plain_numbers(text: str) -> None:
+    with pytest.raises(InvalidRule):
+        bounds("match.size", text)
+
+
+@pytest.mark.parametrize("line", ["X Y present", "present", "X-A presents", "X-A", " like x"])
+def test_a_line_that_tests_no_header_is_refused(line: str) -> None:
+    with pytest.raises(InvalidRule):
+        header_conditions(line)

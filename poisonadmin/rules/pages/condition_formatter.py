@@ -10,9 +10,10 @@ from typing import Any
 
 from poisonadmin.rules.domain.fields import InvalidRule
 
-_JSON_LINE = re.compile(r"(\$.*?)\s+(present|absent|missing|equals|one_of|like|within|outside)(?:\s+(.*))?", re.DOTALL)
-_HEADER_LINE = re.compile(r"(\S+)\s+(present|absent|like)(?:\s+(.*))?", re.DOTALL)
-_RANGE = re.compile(r"\s*(-?[0-9.eE+-]*?)\s*\.\.\s*(-?[0-9.eE+-]*)\s*")
+# Each looks at a character and its neighbours, so that a long line takes no longer than its length.
+_JSON_TEST = re.compile(r"(?<=\s)(?:present|absent|missing|equals|one_of|like|within|outside)(?!\S)")
+_HEADER_TEST = re.compile(r"(?<=\s)(?:present|absent|like)(?!\S)")
+_NUMBER = re.compile(r"[0-9.eE+-]+")
 _ALONE = {"present", "absent", "missing"}
 
 
@@ -24,11 +25,10 @@ def json_conditions(text: str) -> list[dict[str, Any]]:
     """
     found = []
     for line in _lines(text):
-        parts = _JSON_LINE.fullmatch(line)
-        if parts is None:
+        path, test, value = _parts(_JSON_TEST, line)
+        if not path.startswith("$"):
             raise InvalidRule("match.json", f"{line[:80]!r} is no condition: write `$.amount outside 0..`.")
-        path, test, value = parts.groups()
-        found.append({"path": path, test: _value("match.json", test, (value or "").strip())})
+        found.append({"path": path, test: _value("match.json", test, value)})
     return found
 
 
@@ -36,11 +36,10 @@ def header_conditions(text: str) -> list[dict[str, Any]]:
     """Return the conditions, one a line; raise InvalidRule."""
     found = []
     for line in _lines(text):
-        parts = _HEADER_LINE.fullmatch(line)
-        if parts is None:
+        name, test, value = _parts(_HEADER_TEST, line)
+        if len(name.split()) != 1:
             raise InvalidRule("match.headers", f"{line[:80]!r} is no condition: write `X-Kind like push*`.")
-        name, test, value = parts.groups()
-        found.append({"name": name, test: _value("match.headers", test, (value or "").strip())})
+        found.append({"name": name, test: _value("match.headers", test, value)})
     return found
 
 
@@ -50,11 +49,11 @@ def bounds(field: str, text: str) -> dict[str, Any]:
     >>> bounds("match.size", "1..10"), bounds("match.size", "5")
     ({'min': 1, 'max': 10}, {'min': 5, 'max': 5})
     """
-    parts = _RANGE.fullmatch(text)
-    if parts is None:
-        number = _number(field, text)
+    low, dots, high = (part.strip() for part in text.partition(".."))
+    if not dots:
+        number = _number(field, low)
         return {"min": number, "max": number}
-    return {name: _number(field, part) for name, part in zip(("min", "max"), parts.groups(), strict=True) if part}
+    return {name: _number(field, part) for name, part in (("min", low), ("max", high)) if part}
 
 
 def range_text(value: Mapping[str, Any]) -> str:
@@ -117,6 +116,12 @@ def _lines(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
+def _parts(tests: re.Pattern[str], line: str) -> tuple[str, str, str]:
+    """Return what is tested, the test and its value; nothing is tested where a line names no test."""
+    found = tests.search(line)
+    return (line[: found.start()].rstrip(), found[0], line[found.end() :].strip()) if found else ("", "", "")
+
+
 def _value(field: str, test: str, text: str) -> Any:
     if test in _ALONE:
         if text:
@@ -136,10 +141,8 @@ def _value(field: str, test: str, text: str) -> Any:
 
 def _number(field: str, text: str) -> float:
     try:
-        return int(text) if len(text) < 20 else float(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
+        if _NUMBER.fullmatch(text) is None:
+            raise ValueError(text)
+        return int(text) if len(text) < 20 and text.lstrip("+-").isdecimal() else float(text)
     except ValueError:
         raise InvalidRule(field, f"{text[:40]!r} is no range: write 1..10, 1.., or ..10.") from None
