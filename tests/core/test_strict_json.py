@@ -1,13 +1,15 @@
 """JSON from outside: what is refused, and that refusing is quick."""
 
 import json
+import re
+import time
 from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poisonadmin.core.domain.strict_json import InvalidJson, dumps, loads
+from poisonadmin.core.domain.strict_json import MAX_VALUES, InvalidJson, dumps, loads
 
 JSON_VALUES = st.recursive(
     st.none()
@@ -26,6 +28,51 @@ JSON_VALUES = st.recursive(
 def test_what_is_dumped_is_loaded_as_it_was(value: object) -> None:
     assert loads(dumps(value)) == value
     assert json.loads(dumps(value)) == value
+
+
+@pytest.mark.parametrize("unit", ["{},", "[],", "0,", '"a",', '{"a":1},', '"[,{",', "[[0],{}],"])
+def test_a_text_of_too_many_values_is_refused_and_one_of_as_many_is_not(unit: str) -> None:
+    of_each = len(re.findall(r"[\[{,]", re.sub(r'"[^"]*"', "", unit)))
+    number = (MAX_VALUES - 2) // of_each
+    assert loads(f"[{unit * number}0]".encode())
+    with pytest.raises(InvalidJson) as refused:
+        loads(f"[{unit * (number + 2)}0]".encode())
+    assert refused.value.code == "too_many_values"
+
+
+@given(JSON_VALUES, st.integers(1, 30))
+def test_the_limit_is_on_brackets_and_commas_outside_of_strings(value: object, most: int) -> None:
+    raw = dumps(value)
+    found = len(re.findall(rb"[\[{,]", re.sub(rb'"(?:[^"\\]|\\.)*"', b"", raw)))
+    if found <= most:
+        assert loads(raw, most_values=most) == value
+    else:
+        with pytest.raises(InvalidJson):
+            loads(raw, most_values=most)
+
+
+MIB = 1024 * 1024
+HOSTILE = [
+    b"[" + b"{}," * (4 * MIB) + b"0]",
+    b"[" * 8 * MIB,
+    b"]" * 8 * MIB,
+    b"[" + b"[]," * 200 + b'""' * 4 * MIB,
+    b"[" + b"[]," * 200 + b'"' + b',\\"' * 4 * MIB,
+    b"[" + b"[]," * 200 + b'"' + b"," * 8 * MIB,
+    b"[" + b"[]," * 200 + b"\\" * 8 * MIB,
+    b"[" + b"[]," * 200 + b"{} x" * 2 * MIB,
+    b'{"a":' * 2 * MIB,
+    b"0," * 4 * MIB,
+    b"[0]" + b",0" * 4 * MIB,
+]
+
+
+@pytest.mark.parametrize("raw", HOSTILE, ids=range(len(HOSTILE)))
+def test_megabytes_of_values_are_refused_before_they_are_parsed(raw: bytes) -> None:
+    began = time.process_time()
+    with pytest.raises(InvalidJson):
+        loads(raw)
+    assert time.process_time() - began < 2.0
 
 
 @given(st.binary(max_size=200))

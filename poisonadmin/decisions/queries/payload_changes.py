@@ -152,7 +152,7 @@ class PayloadChange:
     def _patched(self, payload: bytes) -> bytes:
         is_ascii = payload.isascii()
         try:
-            document = strict_json.loads(payload, exact=True)
+            document = strict_json.loads(payload, exact=True, most_values=len(payload))
             before = strict_json.dumps_exact(document, most_bytes=MAX_RESULT_BYTES, is_ascii=is_ascii)
         except InvalidJson as error:
             raise NotChanged(NOT_JSON, error.code) from None
@@ -227,14 +227,14 @@ def diff(before: MessageContent, after: MessageContent) -> list[str] | None:
 
 
 def _lines(content: MessageContent) -> list[str] | None:
-    if content.payload is None:
+    if (raw := content.payload) is None:
         return None
     head = [f"{name}: {text}" for name, text in sorted(_object(content.headers).items())]
     try:
-        body = list(_indented(strict_json.loads(content.payload, exact=True), "", ""))
+        body = list(_indented(strict_json.loads(raw, exact=True, most_values=len(raw)), "", ""))
     except InvalidJson:
         try:
-            body = content.payload.decode("utf-8").splitlines()
+            body = raw.decode("utf-8").splitlines()
         except UnicodeDecodeError:
             return None
     return [*head, "", *body]

@@ -53,7 +53,7 @@ def parse_line(raw: bytes) -> MessageEnvelope:
     """Return the envelope in one line of NDJSON, or in one request body.
 
     Errors: `InvalidEnvelope`; besides the codes of `parse_envelope`, with `field` None: `line_too_long`,
-    `invalid_utf8`, `invalid_json`, `duplicate_key`, `nesting_too_deep`, `invalid_number`.
+    `invalid_utf8`, `invalid_json`, `duplicate_key`, `nesting_too_deep`, `too_many_values`, `invalid_number`.
 
     >>> parse_line(b'{"address": "orders.eu", "message_id": "7", "payload": {"id": 7}}').payload
     b'{"id":7}'
@@ -62,7 +62,7 @@ def parse_line(raw: bytes) -> MessageEnvelope:
         detail = f"A line may have at most {LIMITS.line_bytes} bytes, this one has {len(raw)}."
         raise InvalidEnvelope("line_too_long", None, detail)
     try:
-        fields = strict_json.loads(raw)
+        fields = strict_json.loads(raw, most_values=LIMITS.json_values)
     except InvalidJson as error:
         raise InvalidEnvelope(error.code, None, error.detail) from None
     return parse_envelope(fields)

@@ -23,6 +23,7 @@ class EnvelopeLimits:
     bookmark_chars: int = 255
     content_type_chars: int = 255
     line_bytes: int = 128 * 1024 * 1024  # a payload of the greatest size, in base64 or with its quotes escaped
+    json_values: int = 1_000_000  # of a line; a payload with more is sent as a string or in base64
     # What describes a failure is cut to these rather than refused.
     reason_chars: int = 255
     exception_class_chars: int = 255

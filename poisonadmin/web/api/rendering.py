@@ -17,10 +17,11 @@ from rest_framework.request import Request
 from poisonadmin.core.domain import strict_json
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.strict_json import InvalidJson
-from poisonadmin.messages.domain.envelope_fields import LIMITS
 
 ACCEPTED = frozenset({"*/*", "application/*", "application/json", "application/problem+json"})
 MAX_ACCEPTED = 64
+# Of any request but for intake.
+BODY_BYTES = 1024 * 1024
 CHUNK_BYTES = 256 * 1024
 
 
@@ -73,9 +74,9 @@ class JsonParser(BaseParser):
 
 def _read_body(stream: IO[bytes]) -> bytes:
     """Return the whole body; raise BodyTooLarge."""
-    raw = stream.read(LIMITS.line_bytes + 1)
-    if len(raw) > LIMITS.line_bytes:
-        raise BodyTooLarge(f"A request body may have at most {LIMITS.line_bytes} bytes.")
+    raw = stream.read(BODY_BYTES + 1)
+    if len(raw) > BODY_BYTES:
+        raise BodyTooLarge(f"A request body may have at most {BODY_BYTES} bytes.")
     return raw
 
 

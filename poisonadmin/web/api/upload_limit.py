@@ -18,10 +18,11 @@ from rest_framework.exceptions import AuthenticationFailed
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.messages.domain.envelope_fields import LIMITS
 from poisonadmin.web.api.authentication import sender_of
 from poisonadmin.web.api.connections import IS_KNOWN
 from poisonadmin.web.api.problems import problem_of
-from poisonadmin.web.api.rendering import BodyTooLarge
+from poisonadmin.web.api.rendering import BODY_BYTES, BodyTooLarge
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -32,10 +33,8 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 KIB = 1024
 MIB = 1024 * KIB
 BATCH_PATH = "/api/v1/messages/batch/"
-BATCH_BYTES = 1024 * MIB
-API_PATH = "/api/"
-API_BYTES = 128 * MIB
-FORM_BYTES = 4 * MIB
+# Intake alone takes more than `BODY_BYTES`.
+INTAKE_BYTES = {"/api/v1/messages/": LIMITS.line_bytes, BATCH_PATH: 1024 * MIB}
 # Whoever shows no credentials has nothing of length to say; whoever shows some is looked up for more than this.
 STRANGER_BYTES = 64 * KIB
 _CREDENTIALS = frozenset({b"authorization", b"cookie"})
@@ -58,6 +57,12 @@ class BodyTooSlow(PoisonAdminError):
 
     code = "body_too_slow"
     status = 408
+
+
+class TwoLengths(PoisonAdminError):
+    """Raised when a request says in two ways where its body ends: a proxy may read on where this process does not."""
+
+    code = "two_lengths"
 
 
 class TooManyUploads(PoisonAdminError):
@@ -84,7 +89,7 @@ def with_upload_limit(application: Application) -> Application:
             await send(message)
 
         try:
-            await body.admit(_announced_bytes(scope))
+            await body.begin()
             await application(scope, body.receive, watched_send)
         except Exception as error:
             if has_begun or error is not body.refusal:
@@ -100,10 +105,7 @@ def limit_of(scope: Scope) -> int:
     """Return how many bytes the request's body may have."""
     if not _CREDENTIALS & {name for name, _ in scope["headers"]}:
         return STRANGER_BYTES
-    path: str = scope["path"]
-    if path == BATCH_PATH:
-        return BATCH_BYTES
-    return API_BYTES if path.startswith(API_PATH) else FORM_BYTES
+    return INTAKE_BYTES.get(scope["path"], BODY_BYTES)
 
 
 class _Body:
@@ -120,6 +122,15 @@ class _Body:
         self._is_complete = False
         self._seen = 0
         self._began_at = asyncio.get_running_loop().time()
+
+    async def begin(self) -> None:
+        """Return when the sender may send as many bytes as it announces; raise why not."""
+        named = dict(self._scope["headers"])
+        if b"content-length" in named and b"transfer-encoding" in named:
+            self.refusal = TwoLengths("Content-Length and Transfer-Encoding are both given; nothing was taken.")
+            raise self.refusal
+        length = named.get(b"content-length", b"")
+        await self.admit(int(length) if length.isdigit() else 0)
 
     async def admit(self, size: int) -> None:
         """Return when the sender may send so many bytes; raise why not."""
@@ -170,11 +181,6 @@ class _Body:
         """Return how many seconds the next piece may take."""
         allowed = self._began_at + BODY_SECONDS + self._seen / BYTES_A_SECOND
         return min(PAUSE_SECONDS, allowed - asyncio.get_running_loop().time())
-
-
-def _announced_bytes(scope: Scope) -> int:
-    text = dict(scope["headers"]).get(b"content-length", b"")
-    return int(text) if text.isdigit() else 0
 
 
 async def _sender(scope: Scope) -> str:
