@@ -7,10 +7,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
-import environ
+import psycopg
+import redis
 from django.core.exceptions import ImproperlyConfigured
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import PGconn
 
 from poisonadmin.core.domain.archive_place import UnusableArchive, archive_place
 from poisonadmin.core.domain.errors import PoisonAdminError
@@ -112,14 +115,11 @@ class Environment:
             if not is_required:
                 return {}
             raise _wrong(name, "is not set")
-        try:
-            found: dict[str, Any] = environ.Env.db_url_config(url)
-            port = urlsplit(url).port
-        except Exception:
-            raise _wrong(name, _DATABASE) from None
-        if not str(found.get("ENGINE", "")).endswith("postgresql") or not found.get("NAME") or port == 0:
+        if (found := _parsed_conninfo(url)) is None:
             raise _wrong(name, _DATABASE)
-        return found
+        parts = ("NAME", "dbname"), ("USER", "user"), ("PASSWORD", "password"), ("HOST", "host"), ("PORT", "port")
+        database: dict[str, Any] = {setting: found.pop(part, "") for setting, part in parts}
+        return {"ENGINE": "django.db.backends.postgresql", **database, "OPTIONS": found}
 
     def redis(self, name: str, default: str) -> str:
         """Return the URL of a Redis or Valkey server."""
@@ -127,10 +127,12 @@ class Environment:
         try:
             parts = urlsplit(url)
             is_right = parts.scheme in ("redis", "rediss") and parts.hostname and parts.port != 0
-            is_right = is_right or parts.scheme in ("unix", "redis+socket")
-        except ValueError:
+            redis.ConnectionPool.from_url(url).make_connection()  # which does not connect yet
+            # Celery takes no others.
+            is_right = is_right and all(option.startswith("ssl_") for option, _ in parse_qsl(parts.query, True))
+        except Exception:  # whatever they raise may quote the URL
             is_right = False
-        if not is_right:
+        if not is_right or re.fullmatch(r"/?\d{0,9}", parts.path) is None or _BLANK.search(url):
             raise _wrong(name, "must be redis://:password@host:port/0")
         return url
 
@@ -221,6 +223,29 @@ class Environment:
 _MAIL = "must be smtp://, smtp+starttls:// or smtps://user:password@host:port"
 _NETWORKS = "must be networks such as 10.1.0.0/16, separated by commas"
 _DATABASE = "must be postgresql://user:password@host:port/name"
+_BLANK = re.compile(r"\s")
+_WHOLE_NUMBERS = ("connect_timeout", "tcp_user_timeout", "keepalives")
+
+
+def _parsed_conninfo(url: str) -> dict[str, Any] | None:
+    """Return what a URL of PostgreSQL says, as libpq reads it; None where no connection can be made with it."""
+    if not url.startswith(("postgresql://", "postgres://")) or _BLANK.search(url):
+        return None
+    try:
+        found = conninfo_to_dict(url)
+        # Values are checked when a connection begins: this one would be to a socket that cannot be there.
+        nowhere: dict[str, Any] = {**found, "host": "/dev/null", "hostaddr": None, "port": "1"}
+        tried = PGconn.connect_start(make_conninfo(**nowhere).encode())
+        is_right = tried.error_message.startswith(b"connection to server")
+    except (psycopg.Error, ValueError):
+        return None
+    numbers = [value for option, value in found.items() if option.startswith(_WHOLE_NUMBERS)]
+    ports, hosts = str(found.get("port", 5432)).split(","), str(found.get("host", "")).split(",")
+    is_right &= all(str(one).isdecimal() for one in numbers) and len(ports) in (1, len(hosts))
+    is_right &= all(not one or (one.isdecimal() and 0 < int(one) < 65536) for one in ports) and bool(
+        found.get("dbname")
+    )
+    return found if is_right else None
 
 
 def _wrong(name: str, why: str) -> ImproperlyConfigured:

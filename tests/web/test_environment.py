@@ -3,10 +3,13 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
+from django.db.backends.postgresql.base import DatabaseWrapper
+from psycopg.conninfo import conninfo_to_dict
 
 from poisonadmin.environment import Environment
 
@@ -72,20 +75,85 @@ def test_a_wrong_variable_stops_the_start_with_one_line_that_names_it(name: str,
     assert CANARY not in ended.stderr + ended.stdout
 
 
+DATABASE_URLS = [
+    f"mysql://u:{CANARY}@h/n", f"psql://u:{CANARY}@h/n", f"postgresql+psycopg://u:{CANARY}@h/n",
+    f"host=h password={CANARY} dbname=n", f"postgresql:u:{CANARY}@h/n", f"postgresql:/u:{CANARY}@h/n", CANARY,
+    f"postgresql://u:{CANARY}%off@h/n", f"postgresql://u:{CANARY}%@h/n", f"postgresql://u:{CANARY}%00@h/n",
+    f"postgresql://u:{CANARY}@h:99999/n", f"postgresql://u:{CANARY}@h:x/n", f"postgresql://u:{CANARY}@h:0/n",
+    f"postgresql://u:{CANARY}@h:-1/n", f"postgresql://u:{CANARY}@h", f"postgresql://u:{CANARY}@[::1/n",
+    f"postgresql://u:{CANARY}/x@h/n", f"postgresql://u:{CANARY} x@h/n", f"postgresql://u:{CANARY}@h1:1,h2:x/n",
+    f"postgresql://u:{CANARY}@h/n?sslmode=maybe", f"postgresql://u:{CANARY}@h/n?connect_timeout=soon",
+    f"postgresql://u:{CANARY}@h/n?colour=red", f"postgresql://u:{CANARY}@h/n?target_session_attrs=any-old",
+    f"postgresql://u:{CANARY}@h/n?service=none", f"postgresql://u:{CANARY}@h/n?keepalives=x",
+    f'"postgresql://u:{CANARY}@h/n"',
+]  # fmt: skip
+REDIS_URLS = [
+    f"http://:{CANARY}@h", f"redis:{CANARY}@h/0", f"redis:/:{CANARY}@h/0", CANARY, f"REDIS_URL=redis://:{CANARY}@h",
+    f"amqp://:{CANARY}@h/0", f"sentinel://:{CANARY}@h:26379/0", f"unix://:{CANARY}@/x.sock",
+    f"redis+socket:///{CANARY}.sock", f"redis://:{CANARY}@h:x/0", f"redis://:{CANARY}@h:99999/0",
+    f"redis://:{CANARY}@h:0", f"redis://:{CANARY}@", f"redis://:{CANARY}@/0", f"redis://:{CANARY}@h/abc",
+    f"redis://:{CANARY}@h/0/1", f"redis://:{CANARY}@h/-1", f"redis://:{CANARY}@h/0?socket_timeout=abc",
+    f"redis://:{CANARY}@h/0?colour=red", f"redis://:{CANARY}@h/0?db=abc", f"redis://:{CANARY}@[::1/0",
+    f"redis://:{CANARY} x@h/0", f"redis://:{CANARY}#@h/0", f"redis://:{CANARY}/x@h/0",
+    f"rediss://:{CANARY}@h/0?ssl_cert_reqs=maybe",
+]  # fmt: skip
+URLS = [("DATABASE_URL", url) for url in DATABASE_URLS] + [("REDIS_URL", url) for url in REDIS_URLS]
+WEB = ["-m", "poisonadmin.serve", "--port", "1"]
+WORKER = ["-m", "celery", "-A", "workers.celery_app", "worker", "-Q", "nobody"]
+
+
+@pytest.mark.parametrize(("name", "url"), URLS)
+def test_a_url_that_nobody_can_connect_with_is_refused_without_a_word_of_it(name: str, url: str) -> None:
+    read = Environment.database if name == "DATABASE_URL" else partial(Environment.redis, default="")
+    with pytest.raises(ImproperlyConfigured) as refused:
+        read(Environment({name: url}), name)
+    assert str(refused.value).startswith(f"{name} must be ")
+    assert CANARY not in str(refused.value)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("program", [["manage.py", "check"], WEB, WORKER], ids=["check", "web", "worker"])
+@pytest.mark.parametrize(("name", "url"), URLS)
+def test_every_process_refuses_such_a_url_in_one_sentence(
+    program: list[str], name: str, url: str, tmp_path: Path
+) -> None:
+    ended = _start(program, {name: url}, tmp_path)
+    assert ended.returncode != 0
+    [line] = ended.stderr.strip().splitlines()
+    assert line.startswith(f"{name} must be ")
+    assert CANARY not in ended.stderr + ended.stdout
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgres://u:p%40x@h1:1,h2:2/n",
+        "postgresql://u@h1,h2/n?target_session_attrs=read-write&connect_timeout=5&application_name=a",
+        "postgresql:///n?host=/var/run",
+        "postgresql://u:p@[::1]:5432/n?sslmode=require",
+        "postgresql://u:p%25x@h/n?options=-c%20a%3Db&sslmode=verify-full&sslrootcert=/x",
+    ],
+)
+def test_every_url_that_postgresql_takes_is_taken_as_it_reads_it(url: str) -> None:
+    found = Environment({"DATABASE_URL": url}).database("DATABASE_URL")
+    wrapper = DatabaseWrapper({**found, "ATOMIC_REQUESTS": False, "TIME_ZONE": None, "CONN_MAX_AGE": 0})
+    given = {name: str(value) for name, value in wrapper.get_connection_params().items()}
+    said = {name: str(value) for name, value in conninfo_to_dict(url).items() if name != "client_encoding"}
+    assert given | said == given
+
+
+@pytest.mark.parametrize("url", ["redis://h", "redis://:p%25@h:6379/3", "rediss://u:p@[::1]/0?ssl_cert_reqs=none"])
+def test_every_url_that_redis_takes_is_taken(url: str) -> None:
+    assert Environment({"REDIS_URL": url}).redis("REDIS_URL", "") == url
+
+
 @pytest.mark.parametrize("master", ["local", "local[12,4]", "local-cluster[2,2,1024]", "spark://h:7077", "yarn"])
 def test_every_place_where_spark_runs_is_accepted(master: str, tmp_path: Path) -> None:
     ended = _start(["-c", "from django.conf import settings; settings.DEBUG"], {"SPARK_MASTER": master}, tmp_path)
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        ["-m", "poisonadmin.serve", "--port", "1"],
-        ["-m", "celery", "-A", "workers.celery_app", "worker", "-Q", "nobody"],
-    ],
-    ids=["web", "worker"],
-)
+@pytest.mark.parametrize("program", [WEB, WORKER], ids=["web", "worker"])
 def test_every_process_says_it_in_one_line(program: list[str], tmp_path: Path) -> None:
     ended = _start(program, {"DATABASE_URL": f"mysql://u:{CANARY}@127.0.0.1/n"}, tmp_path)
     assert ended.returncode != 0
