@@ -103,6 +103,7 @@ TEMPLATES = [
 ]
 
 MESSAGE_TAGS = {ERROR: "danger"}  # as the style sheet calls it
+MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"  # and in no cookie
 
 # --- database -------------------------------------------------------------------------------------------------------
 DATABASES = {"default": env.database("DATABASE_URL")}
@@ -167,7 +168,12 @@ ACCOUNT_LOGOUT_ON_GET = False
 # out. axes counts here; see poisonadmin.web.pages.logins.
 ACCOUNT_RATE_LIMITS = {"login": None, "login_failed": None}
 AXES_HANDLER = "poisonadmin.web.pages.logins.LoginThrottle"
-AXES_LOCKOUT_PARAMETERS = [["username", "ip_address", "user_agent"]]
+# A limit for each is in poisonadmin.web.pages.logins; "user_agent" is what that calls a known browser.
+AXES_LOCKOUT_PARAMETERS = [
+    ["username", "ip_address", "user_agent"],
+    ["ip_address", "user_agent"],
+    ["username", "user_agent"],
+]
 AXES_CLIENT_IP_CALLABLE = "poisonadmin.web.pages.logins.network_of"
 AXES_USERNAME_CALLABLE = "poisonadmin.web.pages.logins.account_of"
 AXES_LOCKOUT_CALLABLE = "poisonadmin.web.pages.logins.refused"
@@ -178,6 +184,7 @@ AXES_RESET_ON_SUCCESS = True
 AXES_DISABLE_ACCESS_LOG = True  # it is in the audit log
 AXES_SENSITIVE_PARAMETERS = ["username", "ip_address", "login", "csrfmiddlewaretoken", "next"]
 SESSION_COOKIE_AGE = env.number("POISONADMIN_SESSION_HOURS", 12, most=720) * 3600
+SESSION_MAX_SECONDS = env.number("POISONADMIN_SESSION_MAX_HOURS", 168, most=8760) * 3600
 
 # An operation that waits for the consent of another person is cancelled after so long.
 SIGN_OFF_HOURS = env.number("POISONADMIN_SIGN_OFF_HOURS", 24, most=720)
@@ -205,6 +212,10 @@ SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SAMESITE = "Lax"
 CSRF_FAILURE_VIEW = "poisonadmin.web.pages.errors.csrf_failure"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = BEHIND_TLS
+# A browser takes a cookie of such a name from this host alone, and from no other one of the domain.
+_host = "__Host-" if BEHIND_TLS else ""
+SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = f"{_host}sessionid", f"{_host}csrftoken"
+KNOWN_BROWSER_COOKIE_NAME = f"{_host}known_browser"
 SECURE_SSL_REDIRECT = BEHIND_TLS
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if BEHIND_TLS else None
 SECURE_HSTS_SECONDS = 31_536_000 if BEHIND_TLS else 0

@@ -4,10 +4,11 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from poisonadmin.core.commands import authentication
+from poisonadmin.core.commands.authentication import InvalidToken
 from poisonadmin.core.domain.access import Permission, Role
 from poisonadmin.core.domain.addresses import InvalidAddress
 from poisonadmin.store.models.access import ApiToken
@@ -52,8 +53,18 @@ def test_the_patterns_of_owner_and_token_must_both_match(db: None) -> None:
     assert set(caller.get("stats/").json()["by_address"]) == {"orders.eu"}
 
 
+@pytest.mark.parametrize("ago", [timedelta(0), timedelta(seconds=1), timedelta(days=20_000)])
+def test_no_token_is_made_that_is_over_already(owner: User, ago: timedelta) -> None:
+    with pytest.raises(InvalidToken, match="expires in the future"):
+        create_token(owner, "t", scopes=ALL, by="test", expires_at=timezone.now() - ago)
+    with pytest.raises(CommandError, match="expires in the future"):
+        call_command("token", "create", "owner", "t", "--expires", "2020-01-01T00:00:00Z")
+    assert not ApiToken.objects.exists()
+
+
 def test_an_expired_or_revoked_token_or_that_of_a_locked_user_is_refused(owner: User) -> None:
-    expired = create_token(owner, "t", scopes=ALL, by="test", expires_at=timezone.now() - timedelta(seconds=1))
+    expired = create_token(owner, "t", scopes=ALL, by="test", expires_at=timezone.now() + timedelta(days=1))
+    ApiToken.objects.filter(id=expired.id).update(expires_at=timezone.now() - timedelta(seconds=1))
     revoked = create_token(owner, "t", scopes=ALL, by="test")
     revoke_token(revoked.id, by="test")
     good = create_token(owner, "t", scopes=ALL, by="test", expires_at=timezone.now() + timedelta(days=1))

@@ -62,8 +62,19 @@ def test_metrics_are_for_this_machine_or_for_who_may_read(
     assert status(Authorization="Bearer pa_nonsense") == 403
     assert status(Authorization=f"Bearer {outsider.token}") == 403
     assert status(Authorization=f"Bearer {viewer.token}") == 200
-    proxied = Client().get("/metrics", headers={"X-Forwarded-For": "203.0.113.9"})
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *("X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Server"),
+        *("Forwarded", "Via", "X-Real-IP", "x-forwarded-proto", "X-Original-Host", "X-Client-IP"),
+    ],
+)
+def test_metrics_are_for_nobody_for_whom_a_proxy_on_this_machine_speaks(header: str, db: None) -> None:
+    proxied = Client().get("/metrics", headers={header: "https"})
     assert (proxied.status_code, proxied["Content-Type"]) == (403, "application/problem+json")
+    assert Client().get("/metrics", headers={"Accept": "text/plain", "X-Request-ID": "1"}).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])

@@ -64,6 +64,28 @@ def test_cookies_are_kept_from_scripts_and_other_sites(browser: Client) -> None:
     assert browser.cookies["csrftoken"]["samesite"] == "Lax"
 
 
+def test_behind_tls_no_other_host_of_the_domain_can_set_or_read_a_cookie(tmp_path: object) -> None:
+    program = """
+import django; django.setup()
+from django.conf import settings
+from django.test import Client
+answer = Client().get("/accounts/login/", secure=True, headers={"Host": "localhost", "X-Forwarded-Proto": "https"})
+names = [settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME, settings.KNOWN_BROWSER_COOKIE_NAME]
+print(*names, *answer.cookies.values(), settings.SESSION_COOKIE_DOMAIN, settings.CSRF_COOKIE_DOMAIN, sep="\\n")
+"""
+    environment = os.environ | {"POISONADMIN_BEHIND_TLS": "1", "DJANGO_SETTINGS_MODULE": "poisonadmin.settings"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], env=environment, capture_output=True, text=True
+    )
+    *names, cookie, session_domain, csrf_domain = done.stdout.splitlines()
+    assert names == ["__Host-sessionid", "__Host-csrftoken", "__Host-known_browser"], done.stderr
+    assert cookie.startswith("Set-Cookie: __Host-csrftoken=")
+    assert "; Path=/" in cookie
+    assert "; Secure" in cookie
+    assert "Domain" not in cookie
+    assert (session_domain, csrf_domain) == ("None", "None")
+
+
 def test_the_docs_page_needs_a_login(db: None) -> None:
     answer = Client().get("/api/v1/docs/")
     assert (answer.status_code, answer["Location"].split("?")[0]) == (302, "/accounts/login/")

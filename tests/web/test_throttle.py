@@ -10,14 +10,24 @@ from typing import Any
 
 import pytest
 import time_machine
+from axes.models import AccessAttempt
 from django.contrib.auth.models import User
+from django.contrib.sessions.backends.db import SessionStore
+from django.contrib.sessions.models import Session
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
 from poisonadmin.core.domain.access import Role
 from poisonadmin.store.models.access import Audit
-from poisonadmin.web.pages.logins import AT_ONCE, MAX_INSIDE, MAX_INSIDE_EACH, with_login_pool
+from poisonadmin.web.pages.logins import (
+    ACTIVE_AT,
+    AT_ONCE,
+    BEGAN_AT,
+    MAX_INSIDE,
+    MAX_INSIDE_EACH,
+    with_login_pool,
+)
 from tests.fixtures.live_web import Peak, Web, exchange, running_web
 from tests.fixtures.pages import PASSWORD, make_user
 
@@ -64,10 +74,58 @@ def test_networks_of_ipv6_have_64_bits(vera: User) -> None:
 
 
 def test_one_account_s_failures_lock_no_other_out_behind_the_same_proxy(vera: User) -> None:
-    for number in range(40):
+    for number in range(14):
         fail(1, name=f"guess-{number}")
-    fail(10, name="someone")
+    fail(50, name="someone")
     assert log_in(STRANGE) == 302
+
+
+def test_one_guess_on_each_of_many_accounts_is_slowed_in_its_network_and_there_alone(vera: User) -> None:
+    with time_machine.travel(timezone.now(), tick=False) as clock:
+        statuses = Counter(log_in(STRANGE, f"guess-{number}", "wrong") for number in range(39))
+        assert statuses == {200: 19, 429: 20}
+        assert log_in("203.0.113.1") == 429
+        assert log_in(HOME) == 302
+        # A login of their own, which guessers may have, forgets nothing of the others.
+        make_user("mallory", Role.VIEWER)
+        clock.shift(16)
+        assert log_in(STRANGE, "mallory") == 302
+        log_in(STRANGE, "guess-40", "wrong")
+        assert log_in(STRANGE) == 429
+        counted = AccessAttempt.objects.count()
+        for number in range(60):
+            clock.shift(60)
+            log_in(STRANGE, f"more-{number}", "wrong")
+        assert AccessAttempt.objects.count() - counted <= 17, "one in five minutes at last"
+
+
+def test_many_networks_together_are_slowed_at_one_account_which_its_own_browser_does_not_feel(vera: User) -> None:
+    mine, networks = Client(), [f"203.0.{number}.66" for number in range(16)]
+    assert log_in(HOME, client=mine) == 302
+    mine.post("/accounts/logout/")
+    with time_machine.travel(timezone.now(), tick=False) as clock:
+        statuses = Counter(log_in(network, password="wrong") for network in networks * 5)
+        assert statuses[200] == 19
+        assert log_in(OFFICE) == 429
+        assert log_in(OFFICE, client=mine) == 302, "a known browser, wherever it is"
+        assert log_in(OFFICE, "someone", "wrong") == 200
+        # It is slow and locks nobody out: whoever waits a minute is let in, however many guess meanwhile.
+        for network in networks:
+            log_in(network, password="wrong")
+        clock.shift(61)
+        assert log_in(OFFICE) == 302
+
+
+def test_guesses_by_a_browser_that_another_account_knows_are_those_of_a_stranger(vera: User) -> None:
+    make_user("mallory", Role.VIEWER)
+    theirs = Client()
+    assert log_in(STRANGE, "mallory", client=theirs) == 302
+    theirs.post("/accounts/logout/")
+    for number in range(20):
+        log_in(STRANGE, f"guess-{number}", "wrong", client=theirs)
+    assert log_in(STRANGE) == 429
+    assert log_in(STRANGE, client=theirs) == 429
+    assert log_in(STRANGE, "mallory", client=theirs) == 302
 
 
 def test_waits_grow_and_end_and_refused_attempts_do_not_count(vera: User) -> None:
@@ -151,6 +209,36 @@ def test_a_session_ends_when_it_was_idle_for_so_many_hours(vera: User) -> None:
             assert is_in(client)
         clock.shift(timedelta(hours=13))
         assert not is_in(client)
+
+
+def test_a_session_ends_after_a_week_however_busy_it_is(vera: User) -> None:
+    with time_machine.travel(timezone.now(), tick=False) as clock:
+        client = Client()
+        log_in(HOME, client=client)
+        hours = 0
+        while is_in(client):
+            clock.shift(timedelta(hours=8))
+            hours += 8
+        assert hours == 168
+        log_in(HOME, client=client)
+        clock.shift(timedelta(hours=11))
+        assert is_in(client)
+
+
+def test_the_end_of_a_session_is_in_the_database_where_other_readers_of_it_see_it(vera: User) -> None:
+    client = Client()
+    log_in(HOME, client=client)
+    assert is_in(client)
+    session = Session.objects.get()
+    began_at = session.get_decoded()[BEGAN_AT]
+    with time_machine.travel(timezone.now() + timedelta(hours=167), tick=False):
+        Session.objects.update(expire_date=timezone.now() + timedelta(hours=1))
+        store = SessionStore(session.session_key)
+        store[ACTIVE_AT] = 0
+        store.set_expiry(3600)
+        store.save()
+        assert is_in(client)
+        assert Session.objects.get().expire_date.timestamp() == pytest.approx(began_at + 168 * 3600, abs=2)
 
 
 def test_a_page_that_refreshes_itself_keeps_no_session_alive(vera: User) -> None:

@@ -6,7 +6,7 @@ A token is `pa_` and 256 random bits, kept as their SHA-256.
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from django.contrib.auth import SESSION_KEY
@@ -85,6 +85,8 @@ def create_token(
         raise InvalidToken(f"There is no scope {', '.join(unknown)}; those are {', '.join(Permission)}.")
     if not Access.objects.filter(user=user).exists():
         raise InvalidToken(f"{user.get_username()} has no role; their token could do nothing.")
+    if expires_at is not None and expires_at <= datetime.now(UTC):
+        raise InvalidToken("A token expires in the future; this time has passed.")
     text = PREFIX + secrets.token_urlsafe(32)
     with transaction.atomic():
         row = ApiToken.objects.create(

@@ -1,7 +1,8 @@
 """Logins: throttled by account and network with growing waits, few at once, in the audit log, ended when idle.
 
-django-axes counts failures and refuses. It has one fixed time for "counts" and "is refused", and one name for "where":
-waits that grow, and browsers that are told apart from strangers in their network, are added here, as its handler.
+django-axes counts failures, by account, by network and by both, and refuses. It has one number of failures for all of
+these, one fixed time for "counts" and "is refused", and one name for "where": waits that grow, a limit for each count,
+and browsers that are told apart from strangers in their network, are added here, as its handler.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
+from datetime import UTC, datetime
 from io import BytesIO
 from typing import Any
 
@@ -27,26 +29,27 @@ from django.shortcuts import render
 
 from poisonadmin.core.commands import audit
 
-FREE_FAILURES = 5
 FIRST_WAIT_SECONDS = 15
-MAX_WAIT_SECONDS = 900
+# For each of AXES_LOCKOUT_PARAMETERS, how many failures make nobody wait, and the longest wait: of an account in a
+# network, of all accounts in a network, of an account in all networks. A known browser counts by itself in each.
+LIMITS = ((5, 900), (20, 300), (20, 60))
 IPV4_PREFIX, IPV6_PREFIX = 24, 64
 KNOWN_BROWSER = "known_browser"
 KNOWN_BROWSER_SECONDS = 180 * 24 * 3600
-ACTIVE_AT = "active_at"
+BEGAN_AT, ACTIVE_AT = "began_at", "active_at"
 # A session is written at most this often; it may end so much earlier.
 ACTIVE_EVERY_SECONDS = 300
 
 
-def wait_after(failures: int) -> int:
-    """Return for how many seconds after its last failure an account is refused.
+def wait_after(failures: int, free: int, most_seconds: int) -> int:
+    """Return for how many seconds after the last of so many failures the next try is refused.
 
-    >>> [wait_after(failures) for failures in (0, 4, 5, 6, 7, 10, 11, 10_000)]
+    >>> [wait_after(failures, 5, 900) for failures in (0, 4, 5, 6, 7, 10, 11, 10_000)]
     [0, 0, 15, 30, 60, 480, 900, 900]
     """
-    if failures < FREE_FAILURES:
+    if failures < free:
         return 0
-    return int(min(FIRST_WAIT_SECONDS << min(failures - FREE_FAILURES, 16), MAX_WAIT_SECONDS))
+    return int(min(FIRST_WAIT_SECONDS << min(failures - free, 16), most_seconds))
 
 
 def network_of(request: HttpRequest) -> str | None:
@@ -67,7 +70,7 @@ def account_of(request: HttpRequest, credentials: dict[str, Any] | None) -> str:
 
 
 class LoginThrottle(AxesDatabaseHandler):  # type: ignore[misc]
-    """Counts failures by (account, network, known browser), and keeps the audit log."""
+    """Counts failures by account, network and known browser, and keeps the audit log."""
 
     def is_locked(self, request: Any, credentials: dict[str, Any] | None = None) -> bool:
         """Return whether the account has to wait there."""
@@ -76,12 +79,21 @@ class LoginThrottle(AxesDatabaseHandler):  # type: ignore[misc]
     def wait_seconds(self, request: Any, credentials: dict[str, Any] | None = None) -> int:
         """Return how many seconds the account has still to wait there."""
         _tell_apart(request, credentials)
-        [attempts] = self.get_user_attempts(request, credentials)
-        found = attempts.aggregate(failures=Sum("failures_since_start"), last=Max("attempt_time"))
-        if found["last"] is None:
-            return 0
-        passed = (request.axes_attempt_time - found["last"]).total_seconds()
-        return max(0, wait_after(found["failures"]) - int(passed))
+        waits = [0]
+        for attempts, limit in zip(self.get_user_attempts(request, credentials), LIMITS, strict=True):
+            found = attempts.aggregate(failures=Sum("failures_since_start"), last=Max("attempt_time"))
+            if found["last"] is not None:
+                passed = (request.axes_attempt_time - found["last"]).total_seconds()
+                waits.append(wait_after(found["failures"], *limit) - int(passed))
+        return max(waits)
+
+    def get_failures(self, request: Any, credentials: dict[str, Any] | None = None) -> int:
+        """Return what axes takes for too many failures where the account has to wait, and for none elsewhere."""
+        return int(settings.AXES_FAILURE_LIMIT) if self.is_locked(request, credentials) else 0
+
+    def reset_user_attempts(self, request: Any, credentials: dict[str, Any] | None = None) -> int:
+        """Forget the account's failures there; those of the network's other accounts, and of elsewhere, stay."""
+        return int(self.filter_user_attempts(request, credentials)[0].delete()[0])
 
     def user_login_failed(self, sender: Any, credentials: Any, request: Any = None, **more: Any) -> None:
         """Count a failure; write down those of existing accounts only, or strangers could fill the audit log."""
@@ -116,7 +128,9 @@ def _tell_apart(request: Any, credentials: dict[str, Any] | None) -> None:
     """Set what axes calls the user agent: the browser in which this account logged in before, "" for any other."""
     try:
         account, browser = signing.loads(
-            request.COOKIES.get(KNOWN_BROWSER, ""), salt=KNOWN_BROWSER, max_age=KNOWN_BROWSER_SECONDS
+            request.COOKIES.get(settings.KNOWN_BROWSER_COOKIE_NAME, ""),
+            salt=KNOWN_BROWSER,
+            max_age=KNOWN_BROWSER_SECONDS,
         )
     except (signing.BadSignature, ValueError, TypeError):
         account, browser = None, ""
@@ -132,17 +146,23 @@ def refused(request: HttpRequest, _: HttpResponse | None = None, credentials: An
 
 
 def sessions(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Middleware: let what a person does keep their session alive, and give the browser of a login its cookie."""
+    """Middleware: let what a person does keep their session alive, and give the browser of a login its cookie.
+
+    The session ends at a time of its own, which no other write of it moves.
+    """
 
     def handled(request: HttpRequest) -> HttpResponse:
         if _is_by_hand(request) and SESSION_KEY in request.session:
             now = int(time.time())
             if now - request.session.get(ACTIVE_AT, 0) >= ACTIVE_EVERY_SECONDS:
                 request.session[ACTIVE_AT] = now
+                latest = request.session.setdefault(BEGAN_AT, now) + settings.SESSION_MAX_SECONDS
+                ends_at = min(now + settings.SESSION_COOKIE_AGE, latest)
+                request.session.set_expiry(datetime.fromtimestamp(ends_at, UTC))
         response = get_response(request)
         if browser := getattr(request, "known_browser", None):
             response.set_cookie(
-                KNOWN_BROWSER,
+                settings.KNOWN_BROWSER_COOKIE_NAME,
                 signing.dumps(browser, salt=KNOWN_BROWSER),
                 max_age=KNOWN_BROWSER_SECONDS,
                 httponly=True,

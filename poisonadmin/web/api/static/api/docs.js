@@ -3,8 +3,8 @@
 const main = document.getElementById("swagger-ui");
 
 const csrfToken = () => {
-  const found = document.cookie.split("; ").find((pair) => pair.startsWith("csrftoken="));
-  return found ? decodeURIComponent(found.slice("csrftoken=".length)) : "";
+  const found = document.cookie.split("; ").find((pair) => /^(__Host-)?csrftoken=/.test(pair));
+  return found ? decodeURIComponent(found.slice(found.indexOf("=") + 1)) : "";
 };
 
 SwaggerUIBundle({
