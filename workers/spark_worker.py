@@ -17,7 +17,7 @@ from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.core.domain.secret_settings import database_url
 from poisonadmin.core.domain.spark_settings import LOCAL_BATCH_MASTER, LOCAL_MASTER, SHORT_JOBS
 from poisonadmin.delivery.domain.lease import HEARTBEAT_SECONDS
-from poisonadmin.destinations.domain.handler_config import handler_directories
+from poisonadmin.destinations.domain.handler_config import UnknownSandboxUser, handler_directories
 from workers.delivery.handler.destination import UnusableSandboxUser, choose_account
 from workers.dispatcher import Dispatcher
 from workers.spark.jobs.redeliver import run_delivery_task
@@ -126,7 +126,7 @@ class SparkWorker:
             java_options=() if is_batch else SHORT_JOBS,
         )
         warm_up(self.spark)
-        self._say_who_runs_handlers()
+        self._say_if_nobody_runs_handlers()
         url = database_url(os.environ)
         self.heartbeat = WorkerHeartbeat(url, name)
         self.dispatcher = Dispatcher(
@@ -138,12 +138,12 @@ class SparkWorker:
     def _watch(self, watch: Callable[[], None]) -> None:
         threading.Thread(target=watch, name="spark-watch", daemon=True).start()
 
-    def _say_who_runs_handlers(self) -> None:
+    def _say_if_nobody_runs_handlers(self) -> None:
         roots = [] if self.name == BATCH else [str(root) for root in handler_directories(os.environ)]
         try:
-            if roots and (why := choose_account(os.environ, roots).why_root):
-                log.warning("handlers run as root, who can read every secret: %s", why)
-        except UnusableSandboxUser as error:
+            if roots:
+                choose_account(os.environ, roots)
+        except (UnknownSandboxUser, UnusableSandboxUser) as error:
             log.warning("handlers are not run: %s", error)
 
     @property

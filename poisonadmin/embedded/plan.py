@@ -1,6 +1,7 @@
 """The processes of PoisonAdmin, as children of the supervisor."""
 
 import os
+import pwd
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -84,9 +85,16 @@ def sample(environment: Mapping[str, str]) -> list[ChildSpec]:
 
 
 def _with_sample_handlers(environment: Mapping[str, str]) -> dict[str, str]:
-    """Let the sample's handlers be imported, besides those that are configured already."""
+    """Let the sample's handlers be imported, besides those that are configured already.
+
+    They are ours, and run as whoever starts the sample, in whosever home it may be.
+    """
     directories = filter(None, [environment.get("POISONADMIN_HANDLER_PATH"), str(PROJECT / "sample" / "handlers")])
-    return dict(environment) | {"POISONADMIN_HANDLER_PATH": os.pathsep.join(directories)}
+    user = environment.get("POISONADMIN_SANDBOX_USER") or pwd.getpwuid(os.geteuid()).pw_name
+    return dict(environment) | {
+        "POISONADMIN_HANDLER_PATH": os.pathsep.join(directories),
+        "POISONADMIN_SANDBOX_USER": user,
+    }
 
 
 UP = Plan(

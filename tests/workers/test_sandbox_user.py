@@ -15,8 +15,10 @@ from tests.whole_system.installation import until
 from tests.workers.sandboxes import HANDLERS, handle
 from workers.delivery.deliveries import ConfiguredDestination
 from workers.delivery.handler.destination import (
+    ENVIRONMENT,
     SandboxAccount,
     UnusableSandboxUser,
+    _usable,
     choose_account,
     parse_handler_config,
 )
@@ -36,12 +38,9 @@ def roots() -> Iterator[list[str]]:
 
 
 @pytest.fixture
-def account(roots: list[str], monkeypatch: pytest.MonkeyPatch) -> SandboxAccount | None:
+def account(roots: list[str]) -> SandboxAccount | None:
     """Whom sandboxes run as here; an interpreter in root's home is no use to anybody else, but there is another."""
-    if IS_ROOT and choose_account({}, roots).account is None:
-        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-        monkeypatch.setattr(sys, "executable", shutil.which(version, path="/usr/local/bin:/usr/bin:/bin"))
-    found = choose_account({}, roots).account
+    found = choose_account({}, roots)
     assert (found is not None) == IS_ROOT, "sandboxes run as another user where, and only where, this is root"
     return found
 
@@ -103,11 +102,49 @@ def test_a_user_that_is_named_must_do(roots: list[str], tmp_path: Path, monkeypa
     (tmp_path / "handlers").chmod(0o700)
     with pytest.raises(UnusableSandboxUser, match="cannot run as nobody"):
         choose_account(named, [str(hidden)])
-    assert choose_account({}, [str(hidden)]).account is None
     monkeypatch.setenv("POISONADMIN_HANDLER_PATH", str(hidden))
     monkeypatch.setenv("POISONADMIN_SANDBOX_USER", "nobody")
     assert "cannot run as nobody" in str(
         parse_handler_config(ConfiguredDestination(config={"callable": "deadly:handle"})).broken
     )
     own = {"POISONADMIN_SANDBOX_USER": pwd.getpwuid(os.geteuid()).pw_name}
-    assert choose_account(own, roots).account is None
+    assert choose_account(own, [str(hidden)]) is None
+
+
+def test_root_runs_no_handler_whose_files_are_out_of_reach_of_nobody_unless_root_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden = tmp_path / "handlers"
+    shutil.copytree(HANDLERS, hidden)
+    hidden.chmod(0o700)
+    monkeypatch.setenv("POISONADMIN_HANDLER_PATH", str(hidden))
+    monkeypatch.delenv("POISONADMIN_SANDBOX_USER", raising=False)
+    row = ConfiguredDestination(config={"callable": "deadly:handle"})
+    if IS_ROOT:
+        assert "name another user in POISONADMIN_SANDBOX_USER" in str(parse_handler_config(row).broken)
+    else:
+        assert parse_handler_config(row).broken is None
+    monkeypatch.setenv("POISONADMIN_SANDBOX_USER", pwd.getpwuid(os.geteuid()).pw_name)
+    assert (parse_handler_config(row).broken, parse_handler_config(row).account) == (None, None)
+
+
+def test_an_interpreter_that_nobody_can_read_is_found_beside_one_that_nobody_can(
+    roots: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not IS_ROOT:  # whoever is not root runs sandboxes as itself, with its own interpreter
+        return
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "python").symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(closed / "python"))
+    _usable.cache_clear()
+    found = choose_account({}, roots)
+    assert found is not None
+    assert not found.interpreter.startswith(str(tmp_path))
+    handled = handle(["spy /etc/shadow"], tmp_path / "journals", roots=tuple(roots), account=found)
+    assert b"refused" in (handled.only.output or b"")
+    monkeypatch.setitem(ENVIRONMENT, "PATH", str(closed))
+    _usable.cache_clear()
+    with pytest.raises(UnusableSandboxUser, match="cannot run as nobody"):
+        choose_account({}, roots)
+    _usable.cache_clear()

@@ -37,7 +37,7 @@ def start_child(
         **given,
     }
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", "-B", CHILD, json.dumps(plan)],
+        [account.interpreter if account else sys.executable, "-I", "-S", "-B", CHILD, json.dumps(plan)],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,

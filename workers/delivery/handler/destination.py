@@ -4,7 +4,7 @@ Where the worker is root that is another one, so that a handler reads no secret.
 """
 
 import os
-import pwd
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,6 +16,7 @@ from poisonadmin.delivery.domain import journal
 from poisonadmin.destinations.domain.handler_config import (
     DEFAULTS,
     HANDLER_PATH,
+    SANDBOX_USER,
     UnknownSandboxUser,
     UnusableHandlerPath,
     handler_directories,
@@ -41,56 +42,53 @@ class UnusableSandboxUser(ValueError):
 
 @dataclass(frozen=True)
 class SandboxAccount:
-    """A user of the operating system and its group."""
+    """A user of the operating system, its group, and an interpreter that it can read."""
 
     name: str
     user_id: int
     group_id: int
+    interpreter: str
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Whom sandboxes run as; no account: as the worker. `why_root`: why a worker that is root finds nobody else."""
+def choose_account(environment: Mapping[str, str], roots: Sequence[str]) -> SandboxAccount | None:
+    """Return whom sandboxes are to run as that import from `roots`; None: as the worker.
 
-    account: SandboxAccount | None = None
-    why_root: str | None = None
-
-
-def choose_account(environment: Mapping[str, str], roots: Sequence[str]) -> Choice:
-    """Return whom sandboxes are to run as that import from `roots`. Errors: `UnusableSandboxUser`.
-
-    A user that is named must do. By default it is `nobody` where the worker is root and `nobody` can read what a
-    sandbox needs, which is not so for an interpreter in root's home.
+    By default that is `nobody` where the worker is root, who can read every secret. Errors: `UnusableSandboxUser` where
+    that user, or the one that is named, cannot read what a sandbox needs.
     """
-    named = sandbox_user(environment)
-    if named is None and os.geteuid() != 0:
-        return Choice()
-    entry = named or _default()
-    if entry is None:
-        return Choice(why_root=f"there is no user {DEFAULT_USER}")
-    if entry.pw_uid == os.geteuid():
-        return Choice()
-    account = SandboxAccount(entry.pw_name, entry.pw_uid, entry.pw_gid)
-    try:
-        _try(account, sys.executable, tuple(roots))
-    except UnusableSandboxUser as error:
-        if named is None:
-            return Choice(why_root=str(error))
-        raise
-    return Choice(account)
-
-
-def _default() -> pwd.struct_passwd | None:
-    try:
-        return pwd.getpwnam(DEFAULT_USER)
-    except KeyError:
+    default = DEFAULT_USER if os.geteuid() == 0 else ""
+    entry = sandbox_user({SANDBOX_USER: environment.get(SANDBOX_USER, "").strip() or default})
+    if entry is None or entry.pw_uid == os.geteuid():
         return None
+    return _usable(entry.pw_name, entry.pw_uid, entry.pw_gid, tuple(roots))
 
 
 @lru_cache  # which keeps no error: what fails now may succeed with the next claim
-def _try(account: SandboxAccount, interpreter: str, roots: tuple[str, ...]) -> None:
+def _usable(name: str, user_id: int, group_id: int, roots: tuple[str, ...]) -> SandboxAccount:
+    """Return the user with the first interpreter by which it can read what a sandbox needs.
+
+    That is the running one, which may be in root's home, or another one of the same version: handlers bring libraries
+    that were made for it.
+    """
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    others = (shutil.which(version, path=directory) for directory in ENVIRONMENT["PATH"].split(":"))
+    refusals: list[UnusableSandboxUser] = []
+    for interpreter in dict.fromkeys([sys.executable, *filter(None, others)]):
+        account = SandboxAccount(name, user_id, group_id, interpreter)
+        try:
+            _try(account, roots)
+        except UnusableSandboxUser as error:
+            refusals.append(error)
+        else:
+            return account
+    raise UnusableSandboxUser(
+        f"{refusals[0]}. Let {name} read them, or name another user in {SANDBOX_USER}; root reads every secret"
+    )
+
+
+def _try(account: SandboxAccount, roots: tuple[str, ...]) -> None:
     """Start a process of this user that reads what a sandbox needs. Errors: `UnusableSandboxUser`."""
-    command = [interpreter, "-I", "-S", "-B", "-c", _TRIAL, CHILD, journal.__file__, *roots]
+    command = [account.interpreter, "-I", "-S", "-B", "-c", _TRIAL, CHILD, journal.__file__, *roots]
     try:
         done = subprocess.run(
             command,
@@ -135,7 +133,7 @@ def parse_handler_config(row: ConfiguredDestination) -> HandlerDestination:
     account, broken = None, None
     try:
         roots = tuple(str(directory) for directory in handler_directories(os.environ))  # links followed
-        account = choose_account(os.environ, roots).account
+        account = choose_account(os.environ, roots)
     except (UnusableHandlerPath, UnknownSandboxUser, UnusableSandboxUser) as error:
         broken = str(error)
     return HandlerDestination(
