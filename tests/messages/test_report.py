@@ -51,7 +51,9 @@ def read(body: bytes) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("text", FORMULAS)
 def test_a_cell_that_would_be_a_formula_gets_an_apostrophe(text: str) -> None:
-    assert guarded(text) == f"'{text}"
+    # A tab or line break in front begins a cell where those separate cells.
+    inside = f"{text[0]}'{text[1:]}" if text[0] in "\t\r" else text
+    assert guarded(text) == f"'{inside}"
 
 
 @pytest.mark.parametrize("text", ["", "a=b", "orders.eu", "1-2", "'=1", "e@example.org"])
@@ -107,7 +109,7 @@ def test_taking_a_report_out_is_audited(operator_browser: Client) -> None:
     dead_letter()
     b"".join(operator_browser.get("/triage/messages.csv?state=NDLV"))
     row = Audit.objects.get(action="report.exported")
-    assert (row.actor, row.details["rows"], row.details["filter"]) == ("operator", 1, [["state", "NDLV"]])
+    assert (row.actor, row.details["rows"], row.details["filter"]) == ("operator", 1, ["state"])
 
 
 def test_a_byte_order_mark_is_there_when_asked_for(operator_browser: Client) -> None:

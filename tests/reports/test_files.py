@@ -29,7 +29,8 @@ from tests.reports.made import NOON, message
 
 HOSTILE = [
     "=1+1", "\t=cmd|' /C calc'!A0", 'a,"b"\r\nc', "\u200b@SUM(A1)", "_x0041_", "＝1", "  x  ", "-5", "é\U0001f600",
-    "{\"a\": [1]}", "NULL", "0123", "2026-01-01",
+    "{\"a\": [1]}", "NULL", "0123", "2026-01-01", "a;=1+1", "a\t@SUM(A1)", "b; \u3000-1+1", 'c;"=1+1;', "d\n+1+1",
+    "e;\uff1d1", '"=1";"=2"', ";;=1\t\t=2", "f;\"\" =HYPERLINK(\"x\")",
 ]  # fmt: skip
 COLUMNS = ["id", "address", "error_message", "header.X", "payload", "received_at", "status_code"]
 ZONE = ZoneInfo("Europe/Berlin")
@@ -67,6 +68,18 @@ def test_csv_is_read_back_with_every_formula_guarded(make: Make) -> None:
     assert [tuple(one.values()) for one in table.to_pylist()] == said
     assert file_of(row).sha256 == files.sha256_of(path)
     assert file_of(row).bytes == path.stat().st_size
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_a_spreadsheet_with_another_separator_finds_no_formula_in_csv(make: Make, separator: str) -> None:
+    hostile_messages()
+    _, path = made(make, "csv")
+    with path.open(newline="", encoding="utf-8") as file:
+        cells = [cell for row in csv.reader(file, delimiter=separator) for cell in row]
+    assert len(cells) > len(HOSTILE)
+    # Text behind the quotes of a quoted cell is kept as it is by some, and with its quotes by others.
+    for cell in (*cells, *(cell.strip('"') for cell in cells)):
+        assert cell.lstrip(' \u00a0\u3000\ufeff\u200b"')[:1] not in set("=+-@\uff1d\uff0b\uff0d\uff20"), cell
 
 
 def test_xlsx_is_read_back_by_two_readers_and_holds_no_formula(make: Make) -> None:

@@ -7,9 +7,13 @@ from typing import Any
 # In JSON they are texts: a browser's numbers end at 2^53.
 IDS = frozenset({"id", "group_id", "operation_id"})
 # What makes a spreadsheet read a cell as a formula, and the full-width forms that some take for the same.
-_STARTERS = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+_STARTERS = "=+\\-@\uff1d\uff0b\uff0d\uff20"
 _NUMBER = re.compile(r"[+-]?\d{1,1000}(\.\d{1,1000})?([eE][+-]?\d{1,4})?", re.ASCII)
 _SKIPPED = " \u00a0\u3000\u200b\ufeff\x00"
+# A tab or line break may hide behind the blanks, or be the blank itself.
+_START = f"^[{_SKIPPED}]*+[{_STARTERS}\t\r\n]"
+# Where semicolons or tabs separate cells, those of a CSV file begin anew behind each, and quotes end nothing there.
+_INSIDE = f'[;\t\r\n][{_SKIPPED}"]*+(?=[{_STARTERS}])'
 
 
 class ColumnType(StrEnum):
@@ -42,9 +46,10 @@ def guarded(text: str) -> str:
 
     A number alone is none, and stays as it came (R19).
 
-    >>> guarded("=1+1"), guarded(" @SUM(A1)"), guarded("a=b"), guarded("＝1"), guarded("-9007199254740993")
-    ("'=1+1", "' @SUM(A1)", 'a=b', "'＝1", '-9007199254740993')
+    >>> guarded("=1+1"), guarded(" @SUM(A1)"), guarded("a=b"), guarded("＝1"), guarded("a; =1")
+    ("'=1+1", "' @SUM(A1)", 'a=b', "'＝1", "a; '=1")
+    >>> guarded("-9007199254740993")
+    '-9007199254740993'
     """
-    start = text.lstrip(_SKIPPED)[:1]
-    # A tab or line break may hide behind the blanks, or be the blank itself.
-    return f"'{text}" if start in _STARTERS and text and not _NUMBER.fullmatch(text) else text
+    inside = re.sub(_INSIDE, r"\g<0>'", text)
+    return f"'{inside}" if re.match(_START, text) and not _NUMBER.fullmatch(text) else inside

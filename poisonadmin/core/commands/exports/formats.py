@@ -27,7 +27,11 @@ TYPES = {
     ColumnType.BYTES: pa.binary(),
 }
 # All that `guarded` may change, and more: blanks that it skips, then what begins a formula.
-_MAY_BE_FORMULA = "^[ \u00a0\u3000\u200b\ufeff\\x00]*[=+\\-@\\t\\r\\n\uff1d\uff0b\uff0d\uff20]|\\x00"
+_MAY_BE_FORMULA = (
+    "^[ \u00a0\u3000\u200b\ufeff\\x00]*[=+\\-@\\t\\r\\n\uff1d\uff0b\uff0d\uff20]"
+    '|[;\\t\\r\\n][ \u00a0\u3000\u200b\ufeff\\x00"]*[=+\\-@\uff1d\uff0b\uff0d\uff20]'
+    "|\\x00"
+)
 _ESCAPED_IN_JSON = '["\\\\\\x00-\\x1f]'
 
 
