@@ -12,6 +12,7 @@ from poisonadmin.alerts.channels.contract import PostAnswer
 from poisonadmin.alerts.commands.record import record_alerts
 from poisonadmin.alerts.commands.send import forget_old, send_due
 from poisonadmin.archive.commands.requests import request_daily_run
+from poisonadmin.core.commands.audit import fold_payload_reads
 from poisonadmin.core.commands.locks import Tick
 from poisonadmin.core.domain.ssrf import NetworkGuard, guard_from
 from poisonadmin.decisions.operations.commands import operations
@@ -91,8 +92,8 @@ def restart_tick(**_: Any) -> None:
 
 @app.task  # type: ignore[untyped-decorator]
 def seal_tick(**_: Any) -> None:
-    """Seal the rows of the audit log that are committed for sure."""
-    do_alone(Tick.SEAL, seal_audit)
+    """Write down which payloads were read, and seal the rows of the audit log that are committed for sure."""
+    do_alone(Tick.SEAL, fold_payload_reads, seal_audit)
 
 
 @app.task  # type: ignore[untyped-decorator]

@@ -5,6 +5,7 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS, optional
+from poisonadmin.core.commands.audit import note_payload_reads
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.runs.domain.kinds import RunState
 from poisonadmin.sources import queries
@@ -141,7 +142,7 @@ class SourceRejected(ApiView):
     @contract(Permission.READ_PAYLOAD, "sources", {200: Paged(REJECTED)}, query=PAGE)
     def get(self, source_id: int) -> Response:
         """List the lines that were set aside, with number and reason, newest first."""
-        return self.listed(REJECTED, queries.list_rejected, source_id)
+        return _rejected(self, source_id)
 
 
 class BatchRejected(ApiView):
@@ -150,7 +151,7 @@ class BatchRejected(ApiView):
     @contract(Permission.READ_PAYLOAD, "sources", {200: Paged(REJECTED)}, query=PAGE)
     def get(self) -> Response:
         """List the lines of `POST /messages/batch/` that were set aside, newest first."""
-        return self.listed(REJECTED, queries.list_rejected, None)
+        return _rejected(self, None)
 
 
 class RejectedRaw(ApiView):
@@ -162,7 +163,14 @@ class RejectedRaw(ApiView):
     def get(self, rejected_id: int) -> HttpResponseBase:
         """Download all the bytes of a line that was set aside."""
         found = queries.rejected_raw(rejected_id, principal=self.principal)
+        note_payload_reads(self.principal, [rejected_id], queries.REJECTED_LINE)
         return attachment(self.request, found, f"rejected-{rejected_id}.line")
+
+
+def _rejected(view: ApiView, source_id: int | None) -> Response:
+    answer = view.listed(REJECTED, queries.list_rejected, source_id)
+    note_payload_reads(view.principal, [int(one["id"]) for one in answer.data["results"]], queries.REJECTED_LINE)
+    return answer
 
 
 def _switched(view: ApiView, source_id: int, *, enabled: bool) -> Response:

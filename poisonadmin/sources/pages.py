@@ -11,6 +11,7 @@ from django.views.decorators.http import require_POST
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS, SOURCE_DEFAULTS, source_settings
 from poisonadmin.brokers.domain.brokers import InvalidSource
+from poisonadmin.core.commands.audit import note_payload_reads
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.sources.commands import broker_checks, setup
@@ -18,6 +19,7 @@ from poisonadmin.sources.commands.directories import request_ingest
 from poisonadmin.sources.commands.setup import MAX_PATH_CHARS, checked_source
 from poisonadmin.sources.domain.broker_checks import BrokerCheckPurpose
 from poisonadmin.sources.queries import (
+    REJECTED_LINE,
     BrokerCheckRow,
     SourceRow,
     get_broker_check,
@@ -147,6 +149,7 @@ def rejected(request: HttpRequest, principal: Principal, source_id: int | None =
     """Render the lines that were set aside, of a source or of the batch API."""
     require_known(request)
     found = list_rejected(source_id, principal=principal, cursor=request.GET.get("cursor"))
+    note_payload_reads(principal, [one.id for one in found.results], REJECTED_LINE)
     context = {
         "source": None if source_id is None else get_source(source_id, principal=principal),
         "rows": found.results,
@@ -158,7 +161,9 @@ def rejected(request: HttpRequest, principal: Principal, source_id: int | None =
 @page(Permission.READ_PAYLOAD)
 def rejected_line(request: HttpRequest, principal: Principal, rejected_id: int) -> HttpResponseBase:
     """Answer with all the bytes of one line, as a file."""
-    return attachment(request, rejected_raw(rejected_id, principal=principal), f"line-{rejected_id}.bin")
+    found = rejected_raw(rejected_id, principal=principal)
+    note_payload_reads(principal, [rejected_id], REJECTED_LINE)
+    return attachment(request, found, f"line-{rejected_id}.bin")
 
 
 @page(Permission.CONFIGURE, is_for_all=True)

@@ -27,6 +27,8 @@ from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, result_f
 _SOURCES = Key(("s.id",), (int,), descending=False)
 _REJECTED = Key(("r.id",), (int,))
 SHOWN_BYTES = 2048
+# As the audit log calls what was set aside.
+REJECTED_LINE = "rejected_line"
 _SELECT = """SELECT s.id, s.name, s.kind, s.config,
  ARRAY(SELECT jsonb_object_keys(s.secrets) ORDER BY 1) AS secret_names, s.is_enabled, s.lag, s.checked_at, s.failures,
  s.next_check_at, s.last_success_at, s.last_error, s.last_error_at, s.created_at, s.version, f.files,

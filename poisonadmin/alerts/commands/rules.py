@@ -25,6 +25,7 @@ from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.domain.settings import InvalidValue
+from poisonadmin.search.domain.filters import fields_of
 from poisonadmin.store.models.alert import AlertDelivery, AlertRule
 
 # A receiver that knows one of the two secrets is enough, so that it can be changed there in peace.
@@ -89,6 +90,7 @@ def save_alert_rule(
         principal=principal,
         expected_version=expected_version,
         audited=values,
+        shortened={"search": lambda text: fields_of({"q": [text or ""]})},
         require_seen=lambda row: require_in_scope(row, row.id, principal),
     )
     return row, secrets[0] if secrets and row.version == 1 else None

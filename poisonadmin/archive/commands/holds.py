@@ -10,7 +10,7 @@ from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Princ
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.sql import Sql
-from poisonadmin.search.domain.filters import MessageFilter, parse_filter, require_values
+from poisonadmin.search.domain.filters import MessageFilter, fields_of, parse_filter, require_values
 from poisonadmin.search.domain.words import SPAN_FIELDS
 from poisonadmin.search.queries.live import compile_filter
 from poisonadmin.store.models.archive import LegalHold
@@ -71,7 +71,12 @@ def hold(given: Filter, *, reason: str, principal: Principal) -> LegalHold:
     with transaction.atomic():
         made = LegalHold.objects.create(filter=texts, reason=reason, created_by=principal.name)
         audit.record(
-            principal.name, "legal_hold.created", "legal_hold", str(made.id), note=reason, details={"filter": texts}
+            principal.name,
+            "legal_hold.created",
+            "legal_hold",
+            str(made.id),
+            note=reason,
+            details={"filter": fields_of(texts)},
         )
     made.refresh_from_db()
     return made

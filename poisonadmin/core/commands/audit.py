@@ -1,14 +1,19 @@
-"""The audit log: one row a deliberate act, in the transaction of the act; and who has saved something last."""
+"""The audit log: one row a deliberate act, in the transaction of the act; and who has saved something last.
 
-from collections.abc import Mapping
+Payloads are read more often than anything else is done: those that one account reads in a minute make one row.
+"""
+
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import structlog
+from django.db import connection
 
+from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.rows import fetch_one
-from poisonadmin.store.models.access import Audit
+from poisonadmin.store.models.access import Audit, PayloadRead
 
 
 def record(
@@ -30,6 +35,34 @@ def record(
         details=dict(details or {}),
         request_id=str(structlog.contextvars.get_contextvars().get("request_id") or "")[:64] or None,
     )
+
+
+def note_payload_reads(principal: Principal, ids: Iterable[int], object_type: str = "message") -> None:
+    """Note that the payloads of these objects are about to be shown or sent to the principal."""
+    PayloadRead.objects.bulk_create(
+        PayloadRead(actor=principal.name, object_type=object_type, object_id=one) for one in ids
+    )
+
+
+# The object of what was read alone is itself, so that the log shows it among what was done with it.
+_FOLD = """
+WITH taken AS (
+    DELETE FROM payload_read WHERE at < date_trunc('minute', now()) RETURNING at, actor, object_type, object_id
+), folded AS (
+    SELECT max(at) AS at, actor, object_type, array_agg(DISTINCT object_id) AS ids FROM taken
+    GROUP BY actor, object_type, date_trunc('minute', at)
+)
+INSERT INTO audit (at, actor, action, object_type, object_id, details)
+SELECT at, actor, 'payload.read', object_type || CASE WHEN cardinality(ids) > 1 THEN 's' ELSE '' END,
+       CASE WHEN cardinality(ids) > 1 THEN cardinality(ids) ELSE ids[1] END, jsonb_build_object('ids', ids)
+FROM folded ORDER BY at
+"""
+
+
+def fold_payload_reads() -> None:
+    """Write what was read in the minutes that are over into the audit log: a row a minute and reader."""
+    with connection.cursor() as cursor:
+        cursor.execute(_FOLD)
 
 
 @dataclass(frozen=True)

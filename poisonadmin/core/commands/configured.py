@@ -4,6 +4,7 @@ What people keep under names of their own, and may share, is saved and removed h
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from django.db import connection, models, transaction
@@ -19,6 +20,7 @@ from poisonadmin.core.queries.rows import execute
 from poisonadmin.core.queries.sql import Sql, name
 
 Row = TypeVar("Row", bound=models.Model)
+Shortened = Mapping[str, Callable[[Any], Any]]
 
 
 def save(
@@ -29,13 +31,14 @@ def save(
     principal: Principal,
     expected_version: int | None,
     audited: Collection[str],
+    shortened: Shortened = MappingProxyType({}),
     require_seen: Callable[[Row], Any] = lambda _: None,
 ) -> Row:
     """Create or replace the row of this key, and return it. Its name is that of the key, or made of the key's parts.
 
     `write`: returns the columns in place of the row that is stored, None where there is none; it raises what speaks
-    against that. `audited`: the columns that the audit log keeps, and what they were. `require_seen`: raises where the
-    principal does not see the row that is stored.
+    against that. `audited`: the columns that the audit log keeps, and what they were; `shortened`: what it keeps of
+    one's value. `require_seen`: raises where the principal does not see the row that is stored.
     Errors: `AlreadyExists`, `PreconditionFailed`, and those of `write` and `require_seen`.
     """
     rows = table._default_manager  # noqa: SLF001  (Django documents both names)
@@ -50,14 +53,18 @@ def save(
         values = {**write(before), "version": before.version + 1 if before else 1}
         if hasattr(table, "updated_at"):
             values["updated_at"] = Now()
-        details = {column: values[column] for column in audited}
-        was = {column: getattr(before, column) for column in audited} if before else details
+        was = {column: getattr(before, column) for column in audited} if before else {}
+        changed = {column: value for column, value in was.items() if value != values[column]}
         row, _ = rows.update_or_create(**key, defaults=values)
-        changed = {column: value for column, value in was.items() if value != details[column]}
-        more = {"was": changed} if changed else {}
+        details = _shortened({column: values[column] for column in audited}, shortened)
+        more = {"was": _shortened(changed, shortened)} if changed else {}
         audit.record(principal.name, f"{meta.db_table}.saved", meta.db_table, name, details=details | more)
     row.refresh_from_db()
     return row
+
+
+def _shortened(details: Mapping[str, Any], shortened: Shortened) -> dict[str, Any]:
+    return {column: shortened.get(column, lambda same: same)(value) for column, value in details.items()}
 
 
 MAX_OWNED = 100
@@ -81,6 +88,7 @@ def save_own(
     refuse: Refuse,
     expected_version: int | None = None,
     write: Callable[[Any], Mapping[str, Any]] = lambda _: {},
+    shortened: Shortened = MappingProxyType({}),
 ) -> Row:
     """Keep something under a name, in place of the principal's own of this name, and return it.
 
@@ -95,7 +103,7 @@ def save_own(
 
     key = {"owner": principal.name, "name": values["name"]}
     how: dict[str, Any] = {"principal": principal, "expected_version": expected_version, "audited": values}
-    return retried(lambda: save(table, key, written, **how))
+    return retried(lambda: save(table, key, written, **how, shortened=shortened))
 
 
 def remove_own(table: str, words: str, row: _Owned, *, principal: Principal, first: Sequence[str] = ()) -> None:

@@ -19,6 +19,7 @@ from poisonadmin.decisions.operations.domain.pace import Pace
 from poisonadmin.decisions.restart_jobs.domain import RestartJobSettings, RunOutcome
 from poisonadmin.decisions.restart_jobs.queries import GOING, restart_filter, restartable
 from poisonadmin.search.commands.selections import freeze
+from poisonadmin.search.domain.filters import fields_of
 from poisonadmin.search.domain.selection import SelectionOrder
 from poisonadmin.store.models.operation import Selection
 from poisonadmin.store.models.restart_job import RestartJob, RestartRun
@@ -52,6 +53,7 @@ def save_restart_job(
         principal=principal,
         expected_version=expected_version,
         audited=values,
+        shortened={"filter": fields_of},
     )
 
 

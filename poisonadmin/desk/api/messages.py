@@ -4,6 +4,7 @@ from django.http.response import HttpResponseBase
 from rest_framework.exceptions import UnsupportedMediaType
 from rest_framework.response import Response
 
+from poisonadmin.core.commands.audit import note_payload_reads
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT
 from poisonadmin.desk.queries.detail import (
@@ -239,6 +240,7 @@ class MessageVersionPayload(ApiView):
     def get(self, message_id: int, number: int) -> HttpResponseBase:
         """Download the payload of a version."""
         found = version_payload(message_id, number, principal=self.principal)
+        note_payload_reads(self.principal, [message_id])
         return attachment(self.request, found, f"message-{message_id}-version-{number}.payload")
 
 
@@ -254,6 +256,7 @@ class MessagePayload(ApiView):
         It is sent as it is read, a few megabytes at a time.
         """
         found = payload(message_id, principal=self.principal)
+        note_payload_reads(self.principal, [message_id])
         return attachment(self.request, found, f"message-{message_id}.payload")
 
 

@@ -12,6 +12,7 @@ from django.urls import path
 from django.utils import timezone
 
 from poisonadmin.brokers.domain.broker_kinds import words_of
+from poisonadmin.core.commands.audit import note_payload_reads
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.decisions.operations.domain.actions import ACTIONS, DELIVERING, Action
 from poisonadmin.decisions.operations.domain.params import may_carry_out
@@ -151,6 +152,7 @@ def show(request: HttpRequest, principal: Principal, message_id: int) -> HttpRes
     transport = get_transport(message_id, principal=principal).transport
     context["transport"] = _transport_lines(transport) if transport else []
     if principal.may(Permission.READ_PAYLOAD) and message.payload_removed_at is None:
+        note_payload_reads(principal, [message_id])
         context["payload"] = _payload(request, principal, message)
     return render(request, "messages/message.html", context)
 
@@ -173,7 +175,9 @@ def _actions(message: MessageDetail, principal: Principal) -> list[Action]:
 @page(Permission.READ_PAYLOAD)
 def download(request: HttpRequest, principal: Principal, message_id: int) -> HttpResponseBase:
     """Answer with the payload's bytes, as the next delivery carries them."""
-    return attachment(request, payload(message_id, principal=principal), f"message-{message_id}.bin")
+    found = payload(message_id, principal=principal)
+    note_payload_reads(principal, [message_id])
+    return attachment(request, found, f"message-{message_id}.bin")
 
 
 def _payload(request: HttpRequest, principal: Principal, message: MessageDetail) -> dict[str, Any]:

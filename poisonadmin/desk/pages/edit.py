@@ -8,6 +8,7 @@ from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponseRedi
 from django.shortcuts import render
 from django.urls import path, reverse
 
+from poisonadmin.core.commands.audit import note_payload_reads
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.decisions.operations.commands.beginning import decide_on
@@ -76,6 +77,7 @@ def edit(request: HttpRequest, principal: Principal, message_id: int) -> HttpRes
     if message.payload_removed_at is not None:
         notes.warning(request, f"Message #{message_id} cannot be edited: {refusal_words(PAYLOAD_REMOVED)}.")
         return HttpResponseRedirect(reverse("messages-one", args=[message_id]))
+    note_payload_reads(principal, [message_id])
     form = EditForm(request.POST if request.method == "POST" else None, _text(message, principal))
     sample = None
     if form.is_bound:
@@ -158,6 +160,7 @@ def version(request: HttpRequest, principal: Principal, message_id: int, number:
     found = {one.number: one for one in versions(message_id, principal=principal.as_reader)}
     if number not in found or number - 1 not in found:
         raise Http404(number)
+    note_payload_reads(principal, [message_id])
     lines = version_diff(message_id, number, principal=principal, most_bytes=MAX_EDITED_BYTES)
     context = {
         "message_id": message_id,
@@ -172,6 +175,7 @@ def version(request: HttpRequest, principal: Principal, message_id: int, number:
 def download(request: HttpRequest, principal: Principal, message_id: int, number: int) -> HttpResponseBase:
     """Answer with the payload of a version."""
     found = version_payload(message_id, number, principal=principal)
+    note_payload_reads(principal, [message_id])
     return attachment(request, found, f"message-{message_id}-version-{number}.bin")
 
 

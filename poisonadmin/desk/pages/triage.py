@@ -22,7 +22,7 @@ from poisonadmin.groups.queries.grouping import GroupBy
 from poisonadmin.messages.domain.states import Confirming, Reason, State
 from poisonadmin.messages.queries.counts import counts
 from poisonadmin.search.deep.queries import archived_found, latest_search, list_found
-from poisonadmin.search.domain.filters import MessageFilter, narrowing, parse_filter
+from poisonadmin.search.domain.filters import MessageFilter, fields_of, narrowing, parse_filter
 from poisonadmin.search.domain.words import WORDS, SearchWord, parameter
 from poisonadmin.search.queries.archived import ArchivedMessageRow, can_answer, list_archived
 from poisonadmin.search.queries.failures import FailureFilter, list_failures
@@ -198,7 +198,7 @@ def as_csv(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Stream the list as CSV, and write into the audit who took it out."""
     message_filter = parse_filter(_given(request))
     count = count_messages(message_filter, principal=principal, cap=MAX_ROWS)
-    details = {"filter": [list(pair) for pair in message_filter.params], "rows": count.n, "cut": count.capped}
+    details = {"filter": fields_of(_given(request)), "rows": count.n, "cut": count.capped}
     audit.record(principal.name, "report.exported", "messages", "csv", details=details)
     rows = report_rows(message_filter, principal=principal)
     name = f"messages-first-{MAX_ROWS}.csv" if count.capped else "messages.csv"

@@ -8,7 +8,7 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.exports import FileFormat
 from poisonadmin.core.queries.rows import QueryTooExpensive, StoredBytes, fetch_values
 from poisonadmin.reports.commands import files
-from poisonadmin.reports.domain.asked import AskedReport
+from poisonadmin.reports.domain.asked import AskedReport, audited
 from poisonadmin.reports.queries.archived import archived_days, archived_where
 from poisonadmin.reports.queries.live import live_where
 from poisonadmin.reports.queries.reports import get_report
@@ -67,7 +67,11 @@ def rows_now(asked: AskedReport, *, principal: Principal) -> ReportRows | None:
     if not found.is_whole:
         return None
     audit.record(
-        principal.name, "report.read", "report", str(asked.kind), details={**asked.as_json(), "rows": len(found.rows)}
+        principal.name,
+        "report.read",
+        "report",
+        str(asked.kind),
+        details={**audited(asked.as_json()), "rows": len(found.rows)},
     )
     return found
 
@@ -90,7 +94,8 @@ def request_report(asked: AskedReport, *, principal: Principal, saved_id: int | 
         "shows_payload": asked.shows_payload,
         "cut_off": fetch_values(_NEWEST)[0],
     }
-    return request_run(REPORT, params, principal=principal, account=principal.account, details=params["asked"]).id
+    details = audited(params["asked"])
+    return request_run(REPORT, params, principal=principal, account=principal.account, details=details).id
 
 
 def cancel_report(report_id: int, *, principal: Principal) -> None:
@@ -108,7 +113,7 @@ def download_of(report_id: int, *, principal: Principal) -> tuple[StoredBytes, s
     path = files.file_of(report_id, FileFormat(row.asked["format"]))
     if row.result is None or not row.has_file or not path.exists():
         raise ReportOver(f"The report {report_id} is {row.state} and has no file to download.")
-    details = {**row.asked, "rows": row.result.rows, "sha256": row.result.sha256}
+    details = {**audited(row.asked), "rows": row.result.rows, "sha256": row.result.sha256}
     audit.record(principal.name, "report.downloaded", "report", str(report_id), details=details)
     return files.content_of(path), f"{row.kind}-{report_id}.{row.asked['format']}"
 

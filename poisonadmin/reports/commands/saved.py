@@ -27,7 +27,7 @@ from poisonadmin.core.domain.errors import PoisonAdminError, error_text
 from poisonadmin.core.domain.settings import InvalidValue, checked
 from poisonadmin.core.queries.rows import database_time
 from poisonadmin.reports.commands.requests import request_report
-from poisonadmin.reports.domain.asked import AskedReport, Period, SavedReportSettings, from_json
+from poisonadmin.reports.domain.asked import AskedReport, Period, SavedReportSettings, audited, from_json
 from poisonadmin.reports.domain.columns import InvalidReport
 from poisonadmin.reports.queries.live import report_filter
 from poisonadmin.reports.queries.reports import SavedReportRow, get_saved_report
@@ -114,6 +114,7 @@ def save_report(
         refuse=InvalidReport,
         expected_version=expected_version,
         write=write,
+        shortened={"asked": audited},
     )
     return row.id, secret if secret in row.secrets else None
 

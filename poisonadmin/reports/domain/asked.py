@@ -22,6 +22,7 @@ from poisonadmin.reports.domain.kinds import (
     PeriodBy,
     ReportKind,
 )
+from poisonadmin.search.domain.filters import fields_of
 
 MAX_NAME_CHARS = 100
 MAX_COLUMNS = 60
@@ -125,6 +126,11 @@ class AskedReport:
             "pivot": self.pivot,
             "figure": self.figure,
         }
+
+
+def audited(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the audit log has of a report that `AskedReport.as_json` wrote."""
+    return {**kept, "filter": fields_of(kept["filter"])}
 
 
 def from_json(kept: Mapping[str, Any]) -> AskedReport:

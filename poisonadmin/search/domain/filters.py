@@ -170,6 +170,15 @@ def parse_filter(params: Mapping[str, Sequence[str]]) -> MessageFilter:
     return MessageFilter(tuple(terms), tuple(kept))
 
 
+def fields_of(params: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the fields that URL parameters ask about, without what they ask: that may name a person.
+
+    >>> fields_of({"state": ["NDLV"], "q": ["payload.$.customer:ann key.order:7 ann"]})
+    ['key.order', 'payload_at.$.customer', 'state', 'text']
+    """
+    return sorted({f"{term.field}.{term.name}" if term.name else term.field for term in parse_filter(params).terms})
+
+
 def require_values(params: Mapping[str, Sequence[str]]) -> None:
     """Do nothing where every parameter has a value, so that a slip never means everything; raise InvalidFilter."""
     for name, texts in params.items():

@@ -6,7 +6,7 @@ from poisonadmin.core.commands.configured import remove_own, save_own
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import InvalidField
 from poisonadmin.core.domain.settings import mistake_in
-from poisonadmin.search.domain.filters import OF_THE_PAGE, narrowing, parse_filter
+from poisonadmin.search.domain.filters import OF_THE_PAGE, fields_of, narrowing, parse_filter
 from poisonadmin.search.views.queries import get_saved_view
 from poisonadmin.store.models.search import SavedView
 
@@ -32,7 +32,8 @@ def save_view(name: str, query: str, *, is_shared: bool, principal: Principal) -
     if mistake := mistake_in(name, MAX_NAME_CHARS):
         raise InvalidSavedView("name", mistake)
     values = {"name": name, "is_shared": is_shared, "query": _checked(query)}
-    return save_own(SavedView, "view", values, principal=principal, refuse=InvalidSavedView).id
+    shortened = {"query": lambda kept: fields_of(narrowing(parse_qs(kept)))}
+    return save_own(SavedView, "view", values, principal=principal, refuse=InvalidSavedView, shortened=shortened).id
 
 
 def remove_view(view_id: int, *, principal: Principal) -> None:

@@ -80,6 +80,19 @@ class Audit(models.Model):
         triggers = APPEND_ONLY
 
 
+class PayloadRead(models.Model):
+    """One payload that was shown or sent to somebody; a tick writes those of a minute into the audit log."""
+
+    id = models.BigAutoField(primary_key=True)
+    at = models.DateTimeField(db_default=Now())
+    actor = models.CharField(max_length=255)
+    object_type = models.CharField(max_length=16)
+    object_id = models.BigIntegerField()
+
+    class Meta:
+        db_table = "payload_read"
+
+
 class AuditSeal(models.Model):
     """Seals one row of the audit log, in the order of ids; append-only.
 

@@ -5,6 +5,7 @@ from typing import Any
 from rest_framework import serializers
 from rest_framework.response import Response
 
+from poisonadmin.core.commands.audit import note_payload_reads
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.domain.pace import Pace
@@ -113,7 +114,9 @@ def previewed(
 ) -> Response:
     """Answer with what an operation would do with the members of a selection now."""
     selection = get_selection(selection_id, principal=principal)
-    return shown(PREVIEW, preview(selection, action, principal=principal, params=params, pace=pace))
+    found = preview(selection, action, principal=principal, params=params, pace=pace)
+    note_payload_reads(principal, [one.message_id for one in found.change.samples] if found.change else [])
+    return shown(PREVIEW, found)
 
 
 class SelectionPreview(ApiView):

@@ -11,6 +11,7 @@ from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST
 
+from poisonadmin.core.commands.audit import note_payload_reads
 from poisonadmin.core.domain.access import OutOfScope, Permission, Principal
 from poisonadmin.decisions.operations.commands import beginning
 from poisonadmin.decisions.operations.domain.actions import ACTIONS, DELIVERING, Action, OperationAction
@@ -37,11 +38,13 @@ from poisonadmin.web.pages.views import href, page, pager
 
 def shown_preview(foreseen: OperationPreview, principal: Principal) -> dict[str, Any]:
     """Return what `operations/_preview.html` shows."""
+    samples = foreseen.change.samples if foreseen.change else []
+    note_payload_reads(principal, [one.message_id for one in samples])
     return {
         "preview": foreseen,
         "targets": [(one, *_mend_wait(one)) for one in foreseen.targets],
         "left_alone": [(one, *_mend(one, principal)) for one in foreseen.refused],
-        "samples": foreseen.change.samples if foreseen.change else [],
+        "samples": samples,
         "warnings": [one.warning.sentence(one.count, total=foreseen.accepted) for one in foreseen.crashed],
     }
 

@@ -10,7 +10,7 @@ from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.runs.commands.requests import cancel_run, request_run
 from poisonadmin.runs.domain.kinds import KindName, RunKind, RunState
 from poisonadmin.search.deep.queries import clauses_of, get_search, latest_search, plain_of
-from poisonadmin.search.domain.filters import parse_filter, require_values
+from poisonadmin.search.domain.filters import fields_of, parse_filter, require_values
 from poisonadmin.search.queries.live import compile_filter
 
 # `params`: `filter`, parameters of `GET /messages/` with terms that no list takes; `reads_payloads`; `newest`, the id
@@ -69,7 +69,7 @@ def request_search(
             return former.id
     params = {"filter": asked, "reads_payloads": is_deep, "newest": fetch_values(_NEWEST)[0]}
     reuse = {"filter": asked} if finds_former else None
-    return request_run(SEARCH, params, principal=principal, reuse=reuse, details={"filter": asked}).id
+    return request_run(SEARCH, params, principal=principal, reuse=reuse, details={"filter": fields_of(asked)}).id
 
 
 def cancel_search(search_id: int, *, principal: Principal) -> None:
