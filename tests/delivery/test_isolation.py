@@ -158,6 +158,19 @@ def test_candidates_and_the_others_come_in_the_order_in_which_they_are_due(handl
     alone()
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_candidate_of_a_conversation_does_not_wait_for_what_it_holds(handler: str) -> None:
+    make_handler(ordered=True)
+    first, second = enqueue(2, conversation_id="one")
+    taken = claim()
+    crash([first])
+    end_nodes(taken)
+    settle()
+    assert claim_due(tasks=1) is None, "the other one is held behind it"
+    alone()
+    assert states([first, second]) == ["DLNG", "TBDL"]
+
+
 def test_with_blacklisting_off_a_crash_only_returns(db: None, handler: str) -> None:
     make_handler(blacklisting_enabled=False)
     [poison] = enqueue()

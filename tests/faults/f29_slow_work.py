@@ -10,7 +10,7 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,7 +21,7 @@ from tests.faults.handler_run import arrivals_of
 from tests.faults.kills import SANDBOX, command
 from tests.faults.run import Result, asking
 from tests.faults.stages import staged
-from tests.whole_system.consumer import Answer, Consumer, consuming, takes
+from tests.whole_system.consumer import Answer, Arrival, Consumer, consuming, takes
 from tests.whole_system.handler_destination import HandlerDestination
 from tests.whole_system.http_destination import HttpDestination
 from tests.whole_system.installation import PoisonAdmin, until
@@ -106,6 +106,7 @@ def slow_endpoints(system: PoisonAdmin, work: Work, dice: random.Random) -> list
         *wrong,
         *invariants.told("lost, and never begun", sorted(lost - unanswered)),
         *invariants.told("begun, and not lost", sorted(unanswered - lost)),
+        *invariants.told("told a wrong count", [one for one in consumer.arrivals if not _is_told(one, lost)]),
         *invariants.all_broken(system.rows),
     ]
 
@@ -131,6 +132,13 @@ def _most_sandboxes() -> Iterator[list[int]]:
 
 def _is_sandbox(words: list[str]) -> bool:
     return SANDBOX in words and HANDLER in words[-1]
+
+
+def _is_told(one: Arrival, lost: Collection[tuple[int, int]]) -> bool:
+    """Return whether the request says how often the message was begun before: what was only claimed does not count."""
+    before = sum(message == one.message_id and attempt < one.attempt for message, attempt in lost)
+    headers = one.headers["PoisonAdmin-Delivery-Count"], one.headers["PoisonAdmin-Redelivered"]
+    return headers == (str(before + 1), "true" if before else "false")
 
 
 def _have_come(consumer: Consumer, count: int) -> bool:
