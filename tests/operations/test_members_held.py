@@ -188,6 +188,18 @@ def test_what_is_tried_again_waits_with_its_operation_alone_or_not() -> None:
     assert list(lanes) == [(operation, False), (operation, True)]
 
 
+def test_what_is_moved_and_delivered_there_keeps_the_pace_of_its_operation() -> None:
+    make_destination()
+    [message] = dead()
+    operation = begun(AT_A_RATE)
+    under_way = claim()
+    answer([message], "moved", move_to="orders.repaired")
+    end_nodes(under_way)
+    settle()
+    found = Message.objects.values("state", "address__name", "lane__operation_id").get()
+    assert found == {"state": "TBDL", "address__name": "orders.repaired", "lane__operation_id": operation}
+
+
 def test_two_operations_share_the_rate_of_their_destination() -> None:
     make_destination()
     Destination.objects.update(max_rate_per_second=4, next_slot="2020-01-01T00:00:00Z")

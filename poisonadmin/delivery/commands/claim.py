@@ -144,8 +144,9 @@ _PICKED = named_sql(
     """picked AS (
     SELECT due.id, due.run, due.pace, takes.*,
            row_number() OVER (PARTITION BY takes.destination_id, due.pace
-                              ORDER BY CASE WHEN due.pace IS NOT NULL OR takes.rate IS NOT NULL THEN turn END,
-                                       coalesce(due.run_due, due.due_at), due.run, due.id) - 1 AS place
+                              ORDER BY coalesce(CASE WHEN due.pace IS NOT NULL OR takes.rate IS NOT NULL THEN (
+                                           SELECT to_timestamp(turn) FROM may_follow WHERE message_id = due.id) END,
+                                           due.run_due, due.due_at), due.run, due.id) - 1 AS place
     FROM takes CROSS JOIN LATERAL (
         SELECT one.*, caps.pace, caps.run_due, CASE WHEN caps.run_due IS NOT NULL THEN caps.lane_id END AS run
         FROM caps CROSS JOIN LATERAL (
@@ -156,7 +157,7 @@ _PICKED = named_sql(
               AND (NOT caps.is_ordered OR id IN (SELECT message_id FROM may_follow WHERE lane_id = caps.lane_id))
             ORDER BY due_at LIMIT caps.cap FOR UPDATE SKIP LOCKED
         ) AS one WHERE caps.destination_id = takes.destination_id LIMIT takes.take
-    ) AS due LEFT JOIN may_follow ON may_follow.message_id = due.id
+    ) AS due
 )""",
     is_held=IS_HELD,
 )
