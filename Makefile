@@ -29,8 +29,8 @@ up: install assets ## Start everything, empty
 	@exec $(BIN)/python -m poisonadmin.embedded up
 
 .PHONY: backup
-backup: install ## Write all that the running installation holds to FILE=…, which must not exist
-	@set -a && . "$${POISONADMIN_HOME:-.poisonadmin}/environment" && exec $(BIN)/python manage.py backup "$(FILE)"
+backup: install ## Write all that the running installation holds to the directory FILE=…, which must not exist
+	@set -a && . "$${POISONADMIN_HOME:-.poisonadmin}/environment" && exec $(BIN)/python manage.py backup "$(FILE)" $(ARGS)
 
 .PHONY: restore
 restore: install ## Bring the backup FILE=… into a new POISONADMIN_HOME

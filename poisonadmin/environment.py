@@ -3,15 +3,19 @@ may hold a password."""
 
 import logging
 import re
+from collections import UserDict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from email.utils import parseaddr
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import psycopg
 import redis
-from django.core.exceptions import ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured, ValidationError
+from django.core.validators import validate_email
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import PGconn
 
@@ -29,6 +33,11 @@ from poisonadmin.sources.domain.roots import UnusableSourceRoots, source_roots
 
 TRUE, FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off", ""})
 MAX_NAME_CHARS = 40
+# As many characters as 128 random bits have in hexadecimal.
+MIN_KEY_CHARS = 32
+PREFIX = "POISONADMIN_"
+# Read by others than the settings: the supervisor, `make demo`, `manage.py source`, and the guard of consumers.
+_READ_ELSEWHERE = ("SUPERVISED", "SAMPLE_PORT", "BROKER_PASSWORD", "URL", "TOKEN")
 _HOST = re.compile(r"(\*|\.?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\])")
 
 
@@ -48,11 +57,38 @@ class MailServer:
     is_tls: bool = False
 
 
+class _Noted(UserDict[str, str]):
+    """Variables, and the names that were asked for."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        super().__init__(variables)
+        self.asked: set[str] = set()
+
+    def __getitem__(self, name: str) -> str:
+        self.asked.add(name)
+        return super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        self.asked.add(str(name))
+        return super().__contains__(name)
+
+
 class Environment:
     """The variables of a process. Each method reads one, and raises `ImproperlyConfigured` for what it cannot be."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
-        self._variables = variables
+        self._variables = _Noted(variables)
+
+    def unknown(self) -> list[str]:
+        """Return a sentence of each variable of ours that nothing has asked for so far."""
+        known = [name.removeprefix(PREFIX) for name in self._variables.asked if name.startswith(PREFIX)]
+        known += _READ_ELSEWHERE
+        names = [name.removeprefix(PREFIX) for name in self._variables if name.startswith(PREFIX)]
+        nearest = {name: get_close_matches(name, known, 1) for name in sorted(set(names) - set(known))}
+        return [
+            f"{PREFIX}{name} is no setting" + "".join(f"; {PREFIX}{one} is" for one in near)
+            for name, near in nearest.items()
+        ]
 
     def text(self, name: str, default: str = "") -> str:
         """Return a text of one line."""
@@ -70,6 +106,13 @@ class Environment:
         if not value.isprintable():
             raise _wrong(name, "must be printable and of one line")
         return value
+
+    def secret_key(self, name: str) -> str:
+        """Return a key that nobody can guess; empty where there is none."""
+        key = self.secret(name)
+        if key and len(key) < MIN_KEY_CHARS:
+            raise _wrong(name, f"must have {MIN_KEY_CHARS} characters or more, such as `openssl rand -hex 32` prints")
+        return key
 
     def flag(self, name: str, *, default: bool = False) -> bool:
         """Return whether a switch is on: 1, true, yes, on; 0, false, no, off."""
@@ -149,6 +192,15 @@ class Environment:
             raise _wrong(name, _MAIL)
         login = (unquote(parts.username or ""), unquote(parts.password or ""))
         return MailServer(parts.hostname, port, *login, parts.scheme == "smtp+starttls", parts.scheme == "smtps")
+
+    def sender(self, name: str, default: str) -> str:
+        """Return the sender of mails: an address, or a name with one."""
+        value = self.text(name, default)
+        try:
+            validate_email(parseaddr(value)[1])
+        except ValidationError:
+            raise _wrong(name, "must be an address such as PoisonAdmin <poison@example.org>") from None
+        return value
 
     def public_url(self, name: str) -> str:
         """Return an origin such as `https://poison.example.org`, empty where none is set."""

@@ -19,7 +19,7 @@ HOME = Path(env.text("POISONADMIN_HOME", str(BASE_DIR / ".poisonadmin"))).resolv
 
 def _secret_key() -> str:
     """Return the signing key: POISONADMIN_SECRET_KEY, else one made once and kept in POISONADMIN_HOME (mode 600)."""
-    if key := env.secret("POISONADMIN_SECRET_KEY"):
+    if key := env.secret_key("POISONADMIN_SECRET_KEY"):
         return key
     path = HOME / "secret-key"
     HOME.mkdir(parents=True, exist_ok=True)
@@ -140,7 +140,7 @@ EMAIL_HOST, EMAIL_PORT = _mail.host, _mail.port
 EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _mail.user, _mail.password
 EMAIL_USE_TLS, EMAIL_USE_SSL = _mail.starts_tls, _mail.is_tls
 EMAIL_TIMEOUT = 10
-DEFAULT_FROM_EMAIL = env.text("POISONADMIN_MAIL_FROM", "poisonadmin@localhost")
+DEFAULT_FROM_EMAIL = env.sender("POISONADMIN_MAIL_FROM", "poisonadmin@localhost")
 PUBLIC_URL = env.public_url("POISONADMIN_PUBLIC_URL")
 
 # --- login ----------------------------------------------------------------------------------------------------------
@@ -258,6 +258,8 @@ SPECTACULAR_SETTINGS = {
 }
 DATA_UPLOAD_MAX_MEMORY_SIZE = 96 * 1024 * 1024  # a 64 MiB payload, base64-encoded
 
+# The client's address in the log; poisonadmin.asgi sets it to what a trusted proxy says.
+IPWARE_META_PRECEDENCE_ORDER = ["REMOTE_ADDR"]
 # structlog writes through logging, so that one place says what is logged; a line a request is the proxy's business.
 structlog.configure(
     processors=[
@@ -283,3 +285,6 @@ LOGGING = {
         "django.security.DisallowedHost": {"level": "CRITICAL"},
     },
 }
+
+# Nobody reads these, most likely for a typing error; each start says so, and `manage.py check`.
+UNKNOWN_VARIABLES = env.unknown()

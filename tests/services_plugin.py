@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.services import Services, start_services
 
-_SHARED = "POISONADMIN_TESTS_DIRECTORY"
+_SHARED = "TESTS_OF_POISONADMIN_DIRECTORY"
 
 
 def shared_directory() -> Path:

@@ -3,16 +3,21 @@
 import logging
 import os
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partialmethod
 from importlib import import_module
 from typing import Any
 
 import django
 from celery import Celery
-from celery.signals import beat_init, celeryd_init, task_prerun
+from celery.app.amqp import AMQP
+from celery.signals import beat_init, celeryd_init, task_postrun, task_prerun, worker_ready
 from django.core.exceptions import ImproperlyConfigured
 from django.db import InterfaceError, OperationalError, close_old_connections
+from kombu.connection import Connection
+from kombu.transport import redis, virtual
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "poisonadmin.settings")
 try:
@@ -24,13 +29,45 @@ from django.conf import settings
 
 from poisonadmin.core.commands.locks import Tick, single_flight
 from poisonadmin.core.domain.errors import first_line
+from poisonadmin.core.domain.secret_settings import database_url
 from poisonadmin.store.schema import SchemaMismatch, check_schema
+from workers.heartbeat import WorkerHeartbeat, end_when_stalled, ticks
 
 IO = "io"
 SPARK_REDELIVERY = "spark-redelivery"
 SPARK_BATCH = "spark-batch"
 # The tasks of each queue's worker. Nobody imports those of another: Spark's client takes 60 MB and a second.
 MODULES = {IO: "workers.tasks", SPARK_REDELIVERY: "workers.spark_tasks", SPARK_BATCH: "workers.spark_tasks"}
+
+KEY_PREFIX = "poisonadmin:"
+
+
+class TickQoS(redis.QoS):
+    """Lets a worker take the next tick although Redis does not take the acknowledgement of the last one.
+
+    Kombu forgets an acknowledgement that fails, and counts its message as under way for ever: a worker that takes one
+    at a time would take none any more. What stays in Redis is restored after an hour, and has expired by then.
+    """
+
+    def ack(self, delivery_tag: str) -> None:
+        """Acknowledge; the message is no longer under way, also where that fails."""
+        try:
+            super().ack(delivery_tag)  # type: ignore[no-untyped-call]
+        except Exception:
+            virtual.QoS.ack(self, delivery_tag)  # type: ignore[no-untyped-call]
+            raise
+
+
+redis.Channel.QoS = TickQoS
+
+
+class PromptConnection(Connection):
+    """Tries every two seconds to reach Redis again; Celery would wait for half a minute in the end."""
+
+    ensure_connection = partialmethod(Connection.ensure_connection, interval_step=0)
+
+
+AMQP.Connection = PromptConnection
 
 app = Celery("poisonadmin", broker=settings.REDIS_URL)
 app.conf.update(
@@ -43,7 +80,8 @@ app.conf.update(
     worker_send_task_events=False,
     worker_enable_remote_control=False,
     broker_connection_retry_on_startup=True,
-    broker_transport_options={"global_keyprefix": "poisonadmin:", "socket_timeout": 10, "socket_connect_timeout": 5},
+    broker_connection_max_retries=None,
+    broker_transport_options={"global_keyprefix": KEY_PREFIX, "socket_timeout": 10, "socket_connect_timeout": 5},
     task_default_queue=IO,
     timezone="UTC",
     beat_scheduler="workers.beat:SteadyScheduler",
@@ -94,8 +132,13 @@ def do_alone(tick: Tick, *works: Callable[[], object]) -> None:
 
 
 def worker_name() -> str:
-    """Return the name of this process's worker, without its host."""
+    """Return the name of this process's worker, which no other one has: `spark-batch@host`."""
     return _name
+
+
+def worker_kind() -> str:
+    """Return what the worker is for, the name of its queue: `spark-batch`."""
+    return _name.partition("@")[0]
 
 
 class WithoutTraceback(logging.Filter):
@@ -116,8 +159,8 @@ logging.getLogger("celery.app.trace").addFilter(WithoutTraceback())
 @celeryd_init.connect  # type: ignore[untyped-decorator]
 def _load_tasks(sender: str, **_: Any) -> None:
     global _name
-    _name = sender.split("@", maxsplit=1)[0]
-    import_module(MODULES.get(_name, MODULES[IO]))
+    _name = sender
+    import_module(MODULES.get(worker_kind(), MODULES[IO]))
 
 
 # Celery closes the database session of a worker before and after each task, unless it is told after how many. Ours go
@@ -126,8 +169,22 @@ app.conf["CELERY_DB_REUSE_MAX"] = sys.maxsize
 
 
 @task_prerun.connect  # type: ignore[untyped-decorator]
-def _close_old_sessions(**_: Any) -> None:
+def _begin_tick(task_id: str, **_: Any) -> None:
+    ticks.begin(task_id)
     close_old_connections()
+
+
+@task_postrun.connect  # type: ignore[untyped-decorator]
+def _end_tick(task_id: str, **_: Any) -> None:
+    ticks.end(task_id)
+
+
+@worker_ready.connect  # type: ignore[untyped-decorator]
+def _show_life(**_: Any) -> None:
+    if worker_kind() == IO:  # the others have theirs with their Spark
+        WorkerHeartbeat(database_url(os.environ), worker_name())
+    watched = [settings.REDIS_URL, f"{KEY_PREFIX}{worker_kind()}"]
+    threading.Thread(target=end_when_stalled, args=watched, name="tick-watch", daemon=True).start()
 
 
 @celeryd_init.connect  # type: ignore[untyped-decorator]

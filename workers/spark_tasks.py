@@ -30,7 +30,7 @@ from poisonadmin.search.deep.commands import searching as searches
 from poisonadmin.sources.commands import draining
 from poisonadmin.sources.commands.directories import ingest_due
 from workers import spark_worker
-from workers.celery_app import app, do_alone, do_each, worker_name
+from workers.celery_app import app, do_alone, do_each, worker_kind, worker_name
 from workers.spark.jobs.alike import find_alike
 from workers.spark.jobs.archive import SparkArchiveStore
 from workers.spark.jobs.compare import compare
@@ -55,7 +55,7 @@ log = logging.getLogger(__name__)
 @worker_process_init.connect  # type: ignore[untyped-decorator]
 def _start_spark(**_: Any) -> None:
     spark_worker.start(worker_name())
-    if worker_name() == spark_worker.BATCH:
+    if worker_kind() == spark_worker.BATCH:
         threading.Thread(
             target=_carry_out_searches, args=[spark_worker.current()], name="searches", daemon=True
         ).start()

@@ -2,103 +2,25 @@
 
 import logging
 import os
-import platform
-import secrets
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import psycopg
 from pyspark.sql import SparkSession
 
-from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.core.domain.secret_settings import database_url
 from poisonadmin.core.domain.spark_settings import LOCAL_BATCH_MASTER, LOCAL_MASTER, SHORT_JOBS
-from poisonadmin.delivery.domain.lease import HEARTBEAT_SECONDS
 from poisonadmin.destinations.domain.handler_config import UnknownSandboxUser, handler_directories
 from workers.delivery.handler.destination import UnusableSandboxUser, choose_account
 from workers.dispatcher import Dispatcher
+from workers.heartbeat import WorkerHeartbeat
 from workers.spark.jobs.redeliver import run_delivery_task
 from workers.spark.session import awaited_url, is_here, remote_url, start_session, warm_up
 
-_WORKER = """
-INSERT INTO worker (name, host, pid) VALUES (%s, %s, %s)
-ON CONFLICT (name) DO UPDATE SET host = excluded.host, pid = excluded.pid, heartbeat_at = now(),
-    started_at = CASE WHEN worker.pid = excluded.pid THEN worker.started_at ELSE now() END
-"""
-
-
-class WorkerHeartbeat:
-    """Holds the advisory lock of each run given to `hold` and moves its heartbeat until `release`.
-
-    `instance`: the number of this start of the worker, whose advisory lock is held as long as it lives.
-    """
-
-    def __init__(self, dsn: str, worker: str) -> None:
-        self._dsn = dsn
-        self._worker = worker
-        self.instance = secrets.randbits(31)
-        self._runs: set[int] = set()
-        self._locked: set[int] = set()
-        self._change = threading.Event()
-        self._is_over = False
-        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
-        self._thread.start()
-
-    def hold(self, run_id: int) -> None:
-        """Keep the run alive from now on."""
-        self._runs.add(run_id)
-        self._change.set()
-
-    def release(self, run_id: int) -> None:
-        """Let go of a run that has ended."""
-        self._runs.discard(run_id)
-        self._change.set()
-
-    def stop(self) -> None:
-        """Let go of everything."""
-        self._is_over = True
-        self._change.set()
-        self._thread.join(timeout=5)
-
-    def _run(self) -> None:
-        connection: psycopg.Connection[tuple[object, ...]] | None = None
-        while not self._is_over:
-            try:
-                if connection is None or connection.closed or connection.broken:
-                    connection = psycopg.connect(
-                        self._dsn, autocommit=True, connect_timeout=5, application_name=f"poisonadmin {self._worker}"
-                    )
-                    self._locked.clear()
-                    connection.execute("SELECT pg_try_advisory_lock(%s, %s)", [Lock.WORKER, self.instance])
-                self._beat(connection)
-            except psycopg.Error as error:  # of any kind: a thread that ends here would let every run be taken for dead
-                log.warning("the database does not answer as it should: %s", str(error).splitlines()[0])
-                connection = None
-            self._change.wait(HEARTBEAT_SECONDS)
-            self._change.clear()
-        if connection is not None:
-            connection.close()
-
-    def _beat(self, connection: "psycopg.Connection[tuple[object, ...]]") -> None:
-        runs = set(self._runs)
-        for run_id in runs - self._locked:
-            connection.execute("SELECT pg_try_advisory_lock(%s, %s)", [Lock.RUN, lock_key(run_id)])
-        for run_id in self._locked - runs:
-            connection.execute("SELECT pg_advisory_unlock(%s, %s)", [Lock.RUN, lock_key(run_id)])
-        self._locked = runs
-        if runs:
-            connection.execute("UPDATE run SET heartbeat_at = now() WHERE id = ANY(%s)", [list(runs)])
-            # Those that were cancelled between two turns are nobody's any more.
-            ended = connection.execute("SELECT id FROM run WHERE id = ANY(%s) AND ended_at IS NOT NULL", [list(runs)])
-            self._runs.difference_update(row[0] for row in ended.fetchall())
-        connection.execute(_WORKER, [self._worker, platform.node(), os.getpid()])
-
-
 STOP_SECONDS = 6.0
-BATCH = "spark-batch"  # the worker's name
+BATCH = "spark-batch"  # the worker's kind
 # A server that says where it is after each start need not be asked often.
 SERVER_CHECK_SECONDS, EMBEDDED_CHECK_SECONDS = 2.0, 30.0
 ADDRESS_CHECK_SECONDS = 0.25
@@ -109,19 +31,20 @@ log = logging.getLogger(__name__)
 
 
 class SparkWorker:
-    """The session and heartbeat of a solo worker process, for its lifetime."""
+    """The session and heartbeat of a solo worker process, for its lifetime. `name`: as Celery has it, kind@host."""
 
     def __init__(self, name: str) -> None:
         started = time.monotonic()
         self.name = name
+        self._kind = name.partition("@")[0]
         self._is_stopping = False
         self._remote = remote_url() and awaited_url()
         if self._remote:
             # From the beginning: the client would ask a server that has gone meanwhile for ten minutes.
             self._watch(self._end_with_the_address)
-        is_batch = name == BATCH
+        is_batch = self._kind == BATCH
         self.spark: SparkSession = start_session(
-            name,
+            self._kind,
             local=LOCAL_BATCH_MASTER if is_batch else LOCAL_MASTER,
             java_options=() if is_batch else SHORT_JOBS,
         )
@@ -139,7 +62,7 @@ class SparkWorker:
         threading.Thread(target=watch, name="spark-watch", daemon=True).start()
 
     def _say_if_nobody_runs_handlers(self) -> None:
-        roots = [] if self.name == BATCH else [str(root) for root in handler_directories(os.environ)]
+        roots = [] if self._kind == BATCH else [str(root) for root in handler_directories(os.environ)]
         try:
             if roots:
                 choose_account(os.environ, roots)

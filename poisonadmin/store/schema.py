@@ -3,6 +3,8 @@
 import logging
 from collections.abc import Sequence
 
+from django.conf import settings
+from django.core import checks
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.db import DatabaseError, OperationalError, connection
 from django.db.migrations.loader import MigrationLoader
@@ -21,8 +23,11 @@ class SchemaMismatch(RuntimeError):
 def check_schema() -> None:
     """Do nothing when code and schema fit; a database that is away is left to answer later.
 
-    Errors: `SchemaMismatch`, naming the migrations.
+    Every process calls this at its start, so the log says here which variables are no settings. Errors:
+    `SchemaMismatch`, naming the migrations.
     """
+    for text in settings.UNKNOWN_VARIABLES:
+        log.warning(text)
     try:
         applied = set(MigrationRecorder(connection).applied_migrations())
     except OperationalError as error:
@@ -62,3 +67,9 @@ def check_former_migrations(databases: Sequence[str] | None = None, **_: object)
     text = f"The database has {unknown[-1]}, which no migration of this version follows."
     hint = "If it is older than this version, run `manage.py migrate` of commit 723c9e82, then this one."
     return [Error(text, hint, id="store.E001")]
+
+
+@register()
+def check_variables(**_: object) -> list[CheckMessage]:
+    """Warn of variables of the environment that look like ours and are none."""
+    return [checks.Warning(text, id="store.W001") for text in settings.UNKNOWN_VARIABLES]

@@ -1,5 +1,6 @@
 """An archived message is found, shown as it was, and restored with every row that it had."""
 
+import platform
 from pathlib import Path
 
 import pyarrow as pa
@@ -213,6 +214,8 @@ def test_a_file_that_is_not_what_was_written_gives_nothing_back(spark: SparkSess
     with pytest.raises(CommandError, match="1 of"):
         call_command("verify_archive")
     path.unlink()
+    with pytest.raises(ArchiveUnreadable, match=f"{path} cannot be read: {platform.node()} has none"):
+        get_message(message_id, principal=SYSTEM)
     with pytest.raises(CommandError, match="1 of"):
         call_command("verify_archive")
     assert path.name in capsys.readouterr().out

@@ -147,7 +147,7 @@ class ControlledHandler:
 
         def found() -> list[tuple[Any, ...]]:
             return self.destination.installation.rows(
-                """SELECT kind, worker, run.state FROM attempt JOIN claim ON claim.id = claim_id
+                """SELECT kind, split_part(worker, '@', 1), run.state FROM attempt JOIN claim ON claim.id = claim_id
                    JOIN run ON run.id = job_id WHERE message_id = %s ORDER BY attempt_number""",
                 [message_id],
             )

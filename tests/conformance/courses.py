@@ -109,7 +109,7 @@ class Run:
     def _jobs(self, message_id: int) -> tuple[tuple[str, str, str], ...]:
         return tuple(
             self.system.rows(
-                """SELECT kind, worker, run.state FROM attempt JOIN claim ON claim.id = claim_id
+                """SELECT kind, split_part(worker, '@', 1), run.state FROM attempt JOIN claim ON claim.id = claim_id
                    JOIN run ON run.id = job_id WHERE message_id = %s ORDER BY attempt_number""",
                 [message_id],
             )

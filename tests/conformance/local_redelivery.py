@@ -26,7 +26,7 @@ from tests.fixtures.api import API
 from tests.whole_system.installation import PoisonAdmin, Reply
 from workers import spark_worker
 from workers.dispatcher import Dispatcher, LocalJournals
-from workers.spark_worker import WorkerHeartbeat
+from workers.heartbeat import WorkerHeartbeat
 
 WORKER = "local-redelivery"
 JOB = ("redeliver", WORKER, "succeeded")

@@ -27,6 +27,7 @@ from tests.faults import (
     f07_spark,
     f09_database,
     f14_locks,
+    f18_stopped,
     f23_destinations,
     f25_everything,
     f27_migrations,
@@ -47,6 +48,7 @@ FAULTS: tuple[Fault, ...] = (
     *f07_spark.FAULTS,
     *f09_database.FAULTS,
     *f14_locks.FAULTS,
+    *f18_stopped.FAULTS,
     *f23_destinations.FAULTS,
     *f25_everything.FAULTS,
 )

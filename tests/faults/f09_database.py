@@ -79,19 +79,6 @@ def read_only(scene: Scene) -> str:
     return f"read-only for {seconds:.1f} s"
 
 
-def stopped_for_a_while(scene: Scene) -> str:
-    """Stop the server with SIGSTOP, longer than a heartbeat, and let it go on."""
-    seconds = scene.dice.uniform(2, 5)
-    server = scene.installation.process_of("postgres")
-    everyone = [server, *server.children(recursive=True)]
-    for process in everyone:
-        kill(scene.installation, process, signal.SIGSTOP)
-    time.sleep(seconds)
-    for process in everyone:
-        kill(scene.installation, process, signal.SIGCONT)
-    return f"SIGSTOP of postgres for {seconds:.1f} s"
-
-
 def connections_exhausted(scene: Scene) -> str:
     """Take every connection there is for some seconds, and end sessions, so that PoisonAdmin asks for new ones."""
     seconds = scene.dice.uniform(3, 6)
@@ -124,6 +111,5 @@ FAULTS = (
     *(Fault("F9", f"session ended, {name}", one_session_ended_during(name), PROMPT_SECONDS) for name in STATEMENTS),
     Fault("F9", "sessions ended", sessions_ended, PROMPT_SECONDS),
     Fault("F9", "read-only", read_only, PROMPT_SECONDS),
-    Fault("F18", "SIGSTOP of postgres", stopped_for_a_while, PROMPT_SECONDS),
     Fault("F9", "connections exhausted", connections_exhausted, PROMPT_SECONDS),
 )

@@ -1,6 +1,8 @@
 """How a report is made: cancelled, cut off at any line, out of date, over live and archived messages."""
 
 import os
+import re
+import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +22,7 @@ from poisonadmin.reports.commands import carry_out, files, parts
 from poisonadmin.reports.commands.carry_out import Collect
 from poisonadmin.reports.commands.requests import (
     REPORT,
+    ReportElsewhere,
     ReportOver,
     cancel_report,
     download_of,
@@ -368,6 +371,29 @@ def test_a_file_is_for_nobody_else_and_goes_when_it_expires(make: Make) -> None:
     assert not path.exists()
     with pytest.raises(ReportOver):
         download_of(row.id, principal=SYSTEM)
+
+
+def test_a_file_that_another_machine_has_is_named_with_its_place_and_its_maker(make: Make) -> None:
+    message()
+    row = make("failures", format="csv")
+    path = files.file_of(row.id, FileFormat.CSV)
+    path.unlink()
+    with pytest.raises(ReportElsewhere, match=f"^tests made the file of report {row.id}, .* has no {path}: "):
+        download_of(row.id, principal=SYSTEM)
+    assert Audit.objects.filter(action="report.downloaded").count() == 0
+
+
+def test_a_report_whose_archive_files_are_not_there_names_the_first_one(
+    make: Make, spark: SparkSession, home: Path
+) -> None:
+    archive(spark, home, some_messages()[:2], "2026-03-02")
+    shutil.rmtree(home / "archive")
+    with pytest.raises(Exception, match="of the archive"):
+        make("failures", format="csv")
+    error = str(LongRun.objects.get().error)
+    assert re.search(
+        rf"ArchiveFileMissing: \S+ has no file {home}/archive/\S+\.parquet of the archive; check", error
+    ), error
 
 
 def test_who_has_lost_rights_gets_no_rows(make: Make, read: Collect) -> None:

@@ -27,7 +27,7 @@ from tests.runs.carried_out import (
     stored,
     turn,
 )
-from workers.spark_worker import WorkerHeartbeat
+from workers.heartbeat import WorkerHeartbeat
 
 pytestmark = pytest.mark.django_db(transaction=True)
 Session = psycopg.Connection[tuple[object, ...]]

@@ -35,3 +35,16 @@ def test_what_crashed_keeps_its_node_and_who_was_there() -> None:
     make_old()
     clean_up()
     assert (Node.objects.count(), Claim.objects.count(), ClaimShard.objects.count()) == (2, 2, 2)
+
+
+def test_a_silent_worker_is_forgotten_when_another_one_of_its_kind_takes_ticks() -> None:
+    silences = {"io@gone": "2 hours", "io@here": "1 s", "io@late": "10 minutes", "spark-batch@gone": "3 days"}
+    with connection.cursor() as cursor:
+        for name, silence in silences.items():
+            cursor.execute(
+                "INSERT INTO worker (name, host, pid, heartbeat_at) VALUES (%s, '', 1, now() - %s::interval)",
+                [name, silence],
+            )
+        clean_up()
+        cursor.execute("SELECT name FROM worker ORDER BY name")
+        assert [name for (name,) in cursor.fetchall()] == ["io@here", "io@late", "spark-batch@gone"]

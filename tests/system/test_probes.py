@@ -17,7 +17,26 @@ def test_healthz_asks_nothing_of_the_database() -> None:
 
 def test_readyz_asks_the_database_and_the_queue(db: None) -> None:
     answer = Client().get("/readyz")
-    assert (answer.status_code, answer.json()["checks"]) == (200, {"database": "ok", "queue": "ok"})
+    assert (answer.status_code, answer.json()["checks"]) == (200, {"database": "ok", "queue": "ok", "workers": "ok"})
+
+
+def silent(name: str, seconds: int) -> None:
+    """Have a worker's latest tick be so long ago."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO worker (name, host, pid, heartbeat_at) VALUES (%s, 'here', 1, now() - %s * interval '1 s')",
+            [name, seconds],
+        )
+
+
+def test_readyz_is_503_when_no_worker_of_a_kind_takes_ticks(db: None) -> None:
+    silent("spark-redelivery@a", 215)
+    silent("spark-redelivery@b", 1)
+    assert Client().get("/readyz").status_code == 200
+    silent("io@a", 31)
+    answer = Client().get("/readyz")
+    assert (answer.status_code, answer.json()["checks"]["workers"]) == (503, "io has taken no tick for 31 s")
+    assert Client().get("/readyz?for=web").status_code == 200
 
 
 def test_readyz_is_503_without_the_queue(db: None, settings: LazySettings) -> None:
@@ -43,13 +62,11 @@ def test_metrics_count_what_there_is(one_of_each: dict[str, Any]) -> None:
 
 
 def test_metrics_say_how_long_each_worker_has_been_silent(db: None) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO worker (name, host, pid, heartbeat_at)"
-            " VALUES ('spark-batch', 'here', 1, now() - interval '40 s')"
-        )
+    silent("spark-batch@a", 40)
+    silent("spark-batch@b", 0)
     text = Client().get("/metrics").content.decode()
-    assert 'poisonadmin_worker_silence_seconds{worker="spark-batch"} 40.0' in text
+    assert 'poisonadmin_worker_silence_seconds{worker="spark-batch@a"} 40.0' in text
+    assert 'poisonadmin_worker_silence_seconds{worker="spark-batch@b"} 0.' in text
 
 
 def test_metrics_are_for_this_machine_or_for_who_may_read(

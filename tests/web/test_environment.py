@@ -9,12 +9,20 @@ from pathlib import Path
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.db.backends.postgresql.base import DatabaseWrapper
+from django.http import HttpResponse
+from django.test import RequestFactory
+from django_structlog.middlewares import RequestMiddleware
 from psycopg.conninfo import conninfo_to_dict
+from pyarrow import fs
+from structlog.contextvars import get_contextvars
 
+from poisonadmin.core.domain.archive_place import OPTIONS, UnusableArchive, archive_place
 from poisonadmin.environment import Environment
+from tests.services import Services
 
 ROOT = Path(__file__).resolve().parents[2]
 CANARY = "s3cr3t"
+KEY = CANARY * 6
 GOOD = {"DATABASE_URL": "postgresql://u:p@127.0.0.1:5432/n"}
 
 WRONG = [
@@ -38,6 +46,8 @@ WRONG = [
     ("POISONADMIN_MAIL_URL", f"http://u:{CANARY}@mail.example.org"),
     ("POISONADMIN_MAIL_URL", f"smtp://u:{CANARY}@mail.example.org:x"),
     ("POISONADMIN_MAIL_URL", f"smtp://u:{CANARY}@"),
+    ("POISONADMIN_MAIL_FROM", "PoisonAdmin"),
+    ("POISONADMIN_MAIL_FROM", "PoisonAdmin <poison>, other@example.org"),
     ("POISONADMIN_PUBLIC_URL", "poison.example.org"),
     ("POISONADMIN_PUBLIC_URL", "https://a.example,https://b.example"),
     ("POISONADMIN_DEBUG", "2"),
@@ -52,7 +62,11 @@ WRONG = [
     ("POISONADMIN_ARCHIVE", "relative/path"),
     ("POISONADMIN_ARCHIVE", "ftp://host/path"),
     ("POISONADMIN_SOURCE_ROOTS", "/srv:/etc/poison"),
-    ("POISONADMIN_SECRET_KEY", f"{CANARY}\nof two lines"),
+    ("POISONADMIN_ARCHIVE", "s3://bucket/path?regoin=eu-central-1"),
+    ("POISONADMIN_ARCHIVE", f"s3://bucket/path?{CANARY}"),
+    ("POISONADMIN_SECRET_KEY", f"{CANARY}{CANARY}{CANARY}{CANARY}{CANARY}{CANARY}\nof two lines"),
+    ("POISONADMIN_SECRET_KEY", "k"),
+    ("POISONADMIN_SECRET_KEY", CANARY),
     ("REDIS_URL_FILE", f"redis://:{CANARY}@127.0.0.1/0"),
     ("POISONADMIN_SECRET_KEY_FILE", "/dev/null"),
     ("POISONADMIN_SECRET_KEY_FILE", "/"),
@@ -177,14 +191,14 @@ def test_the_secrets_are_read_from_files(tmp_path: Path) -> None:
     secrets = {
         "DATABASE_URL": "postgresql://u:p@127.0.0.1:5432/n",
         "REDIS_URL": f"redis://:{CANARY}@127.0.0.1/0",
-        "POISONADMIN_SECRET_KEY": CANARY,
+        "POISONADMIN_SECRET_KEY": KEY,
     }
     files = {f"{name}_FILE": str(tmp_path / name) for name in secrets}
     for name, secret in secrets.items():
         (tmp_path / name).write_text(f"{secret}\n")
     program = "from django.conf import settings; print(settings.SECRET_KEY, settings.REDIS_URL, settings.DATABASES)"
     ended = _start(["-c", program], dict.fromkeys(secrets, "") | files, tmp_path)
-    assert ended.stdout.startswith(f"{CANARY} redis://:{CANARY}@127.0.0.1/0 ")
+    assert ended.stdout.startswith(f"{KEY} redis://:{CANARY}@127.0.0.1/0 ")
     assert "'USER': 'u', 'PASSWORD': 'p'" in ended.stdout
 
 
@@ -199,6 +213,49 @@ def _start(program: list[str], changed: dict[str, str], home: Path) -> "subproce
         text=True,
         timeout=120,
     )
+
+
+def test_a_variable_that_nobody_reads_is_named_with_the_nearest_one(tmp_path: Path) -> None:
+    typed = {"POISONADMIN_BEHIND_TSL": CANARY, "POISONADMIN_QQQQ": "1", "POISONADMIN_SAMPLE_PORT": "8010"}
+    said = ["POISONADMIN_BEHIND_TSL is no setting; POISONADMIN_BEHIND_TLS is", "POISONADMIN_QQQQ is no setting"]
+    checked = _start(["manage.py", "check"], typed, tmp_path)
+    assert (checked.returncode, "2 issues" in checked.stderr) == (0, True)
+    for program in (["manage.py", "check"], ["-c", "import poisonadmin.asgi"]):
+        told = _start(program, typed, tmp_path).stderr
+        assert [text for text in said if f"{text}\n" not in told] == []
+        assert (CANARY in told, "SAMPLE_PORT" in told) == (False, False)
+
+
+def test_a_server_that_is_away_is_passed_over_for_the_next_one(services: Services, tmp_path: Path) -> None:
+    before, _, place = services.database_url.rpartition("@")
+    url = f"{before}@127.0.0.1:1,{place}"
+    program = (
+        "import django; django.setup(); from django.db import connection as c; c.ensure_connection(); print('there')"
+    )
+    ended = _start(["-c", program], {"DATABASE_URL": url}, tmp_path)
+    assert (ended.stdout, ended.returncode) == ("there\n", 0), ended.stderr
+
+
+@pytest.mark.parametrize("sender", ["poisonadmin@localhost", "PoisonAdmin <poison@example.org>"])
+def test_a_sender_is_an_address_or_a_name_with_one(sender: str) -> None:
+    assert Environment({"FROM": sender}).sender("FROM", "") == sender
+
+
+def test_an_archive_url_takes_every_option_that_arrow_takes() -> None:
+    for option in OPTIONS:
+        value = {"region": "eu-central-1", "scheme": "http", "endpoint_override": "127.0.0.1:1"}.get(option, "true")
+        url = f"s3://bucket/path?region=eu-central-1&{option}={value}"
+        assert archive_place({"POISONADMIN_ARCHIVE": url}, Path("/")) == url
+        fs.FileSystem.from_uri(url)
+    with pytest.raises(UnusableArchive, match="known: region"):
+        archive_place({"POISONADMIN_ARCHIVE": "s3://bucket/path?regoin=eu-central-1"}, Path("/"))
+
+
+def test_the_log_has_the_address_of_the_connection_and_none_that_a_client_makes_up() -> None:
+    seen: list[object] = []
+    logged = RequestMiddleware(lambda _: seen.append(get_contextvars()["ip"]) or HttpResponse())
+    logged(RequestFactory().get("/", REMOTE_ADDR="198.51.100.7", headers={"X-Forwarded-For": "203.0.113.9"}))
+    assert seen == ["198.51.100.7"]
 
 
 def test_good_values_are_read() -> None:

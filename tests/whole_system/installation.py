@@ -230,9 +230,7 @@ class Installation(PoisonAdmin):
 
     def _heartbeats(self) -> set[str]:
         try:
-            return {
-                name for (name,) in self.rows("SELECT name FROM worker WHERE heartbeat_at > now() - interval '3 s'")
-            }
+            return {name for (name,) in self.rows(_ALIVE)}
         except psycopg.Error:
             return set()
 
@@ -255,4 +253,4 @@ def until(
 
 
 _NOT_HANDED_ON = frozenset({"POISONADMIN_HOME", "POISONADMIN_SOURCE_ROOTS", "DJANGO_SETTINGS_MODULE", "MAKEFLAGS"})
-_ALIVE = "SELECT name FROM worker WHERE heartbeat_at > now() - interval '3 s'"
+_ALIVE = "SELECT split_part(name, '@', 1) FROM worker WHERE heartbeat_at > now() - interval '3 s'"

@@ -94,7 +94,8 @@ def test_a_backup_brings_everything_into_a_new_home(
     file = tmp_path / "backup"
     made = manage(installation, "backup", str(file))
     assert made.returncode == 0, made.stderr
-    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.stat().st_mode & 0o777 == 0o700
+    assert (file / "database").stat().st_mode & 0o777 == 0o600
     assert destination.message(slow)["state"] == "DLNG"
 
     home = tmp_path / "restored"
@@ -146,11 +147,11 @@ def test_a_backup_goes_only_into_an_empty_database_and_a_file_that_is_not_there(
 def test_a_broken_backup_leaves_the_new_home_empty(installation: Installation, tmp_path: Path) -> None:
     file, home = tmp_path / "backup", tmp_path / "new"
     assert manage(installation, "backup", str(file)).returncode == 0
-    whole = file.read_bytes()
-    file.write_bytes(whole[: len(whole) // 2])
+    whole = (file / "database").read_bytes()
+    (file / "database").write_bytes(whole[: len(whole) // 2])
     broken = restore(home, file)
     assert (broken.returncode, "restore failed" in broken.stdout + broken.stderr) == (1, True)
-    file.write_bytes(whole)
+    (file / "database").write_bytes(whole)
     again = restore(home, file)
     assert again.returncode == 0, again.stdout + again.stderr
     if (home / "postgres").is_symlink():

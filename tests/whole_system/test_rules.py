@@ -56,7 +56,8 @@ def test_a_rule_is_tried_on_the_backlog_and_then_rejects_what_it_found(
     assert (found["state"], found["error"], result["read"], result["matched"]) == ("succeeded", None, 2, 1)
     assert [(place["address"], place["sample_ids"]) for place in result["found"]] == [(destination.address, [str(bad)])]
     job = installation.get(f"jobs/{found['id']}/")
-    assert (job["kind"], job["state"], job["done"], job["worker"]) == ("dry_run", "succeeded", 2, "spark-batch")
+    assert (job["kind"], job["state"], job["done"]) == ("dry_run", "succeeded", 2)
+    assert job["worker"].startswith("spark-batch@")
 
     switch_on(installation, path)
     installation.post(f"addresses/{destination.address}/resume/", {"reason": "tried"})

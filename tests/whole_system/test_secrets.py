@@ -69,7 +69,7 @@ def _echoing() -> Iterator[str]:
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planted]:
     """An installation that says all that it can, with a canary in each secret, after everything has gone wrong once."""
     kinds = ("database", "superuser", "queue", "key", "header", "signature", "broker", "password", "refused", "typo")
-    canaries = {kind: f"canary-{kind}-{secrets.token_hex(6)}" for kind in kinds}
+    canaries = {kind: f"canary-{kind}-{secrets.token_hex(12)}" for kind in kinds}
     home = tmp_path_factory.mktemp("planted")
     (home / "planted").mkdir(mode=0o700)
     for name, kind in (

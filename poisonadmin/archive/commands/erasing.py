@@ -15,6 +15,7 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.archive.commands import rewriting
 from poisonadmin.archive.commands.holds import Filter, checked_filter, filters_in_force, require_archivist
+from poisonadmin.archive.commands.ownership import require_own_archive
 from poisonadmin.archive.commands.payloads import forget_patches
 from poisonadmin.archive.commands.rewriting import FileStore, rewritten_without
 from poisonadmin.archive.domain.pieces import APPEND_ONLY, TABLES
@@ -157,6 +158,7 @@ def work(store: FileStore) -> RunWork:
 
 
 def _erase(store: FileStore, turn: RunTurn) -> None:
+    require_own_archive()
     rewriting.remove_former(store)
     run = turn.run
     asked = parse_filter(run.params["filter"])

@@ -9,6 +9,7 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.addresses.commands import ensure_addresses
 from poisonadmin.archive.commands.figures import take_off
+from poisonadmin.archive.commands.ownership import require_own_archive
 from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
@@ -121,11 +122,13 @@ class IdTaken(PoisonAdminError):
 def restore_from_archive(message_id: int, *, reason: str, principal: Principal) -> None:
     """Make an archived message live: NDLV, `from_archive`, with its bytes, attempts, history and id.
 
-    Errors: `NotAllowed`, `NotFound`, `MessageErased`, `NotArchived`, `ArchiveUnreadable`, `TablesInUse`, `IdTaken`.
+    Errors: `NotAllowed`, `NotFound`, `MessageErased`, `NotArchived`, `ForeignArchive`, `ArchiveUnreadable`,
+    `TablesInUse`, `IdTaken`.
     """
     principal.require(Permission.DECIDE)
     if require_message(message_id, principal.as_reader, Permission.READ):
         raise NotArchived(message_id)
+    require_own_archive()
     with transaction.atomic(), connection.cursor() as cursor:
         _alone(cursor)
         cursor.execute(_TAKE, [message_id])

@@ -9,6 +9,7 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -19,6 +20,7 @@ from django.db.models import Max, Min, QuerySet, Sum
 from poisonadmin.archive.commands import payloads, rewriting
 from poisonadmin.archive.commands.figures import forget_figures, roll_up_failures
 from poisonadmin.archive.commands.holds import note_held
+from poisonadmin.archive.commands.ownership import ForeignArchive, require_own_archive
 from poisonadmin.archive.commands.pruning import PieceChanged, prune
 from poisonadmin.archive.commands.requests import ARCHIVE_RUN
 from poisonadmin.archive.commands.rewriting import FileStore, remove_copies
@@ -73,6 +75,7 @@ class _ArchiveTurn:
     def go_on(self) -> None:
         """Remove payloads, and write and prune pieces, until the run is over."""
         is_dry_run = self._turn.run.params["is_dry_run"]
+        require_own_archive()
         rewriting.remove_former(self._store)
         while not self._turn.must_pause():
             self._turn.report(done=self._done(), total=self._cut_off)
@@ -85,11 +88,16 @@ class _ArchiveTurn:
 
     def clean_up(self) -> None:
         """Drop what is written and not archived, of a run that is cancelled."""
+        with suppress(ForeignArchive):
+            require_own_archive()
+            self._remove_unfinished()
+        self._end_pieces()
+
+    def _remove_unfinished(self) -> None:
         for piece in self._pieces(PieceState.WRITTEN):
             self._forget_files(piece)
         rewriting.remove_former(self._store)
         self._sweep()
-        self._end_pieces()
 
     def _done(self) -> int:
         """Return up to which message all has left the database that was to."""

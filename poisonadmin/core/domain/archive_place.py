@@ -2,12 +2,18 @@
 
 from collections.abc import Mapping
 from datetime import date
+from difflib import get_close_matches
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 ARCHIVE = "POISONADMIN_ARCHIVE"
 _DEFAULT = "archive"
-_RUN = "run="
+RUN = "run="
+# The options of an S3 URL that pyarrow takes.
+OPTIONS = (
+    *("region", "endpoint_override", "scheme", "smart_defaults", "tls_ca_file_path", "tls_verify_certificates"),
+    *("allow_bucket_creation", "allow_bucket_deletion", "allow_delayed_open"),
+)
 
 
 class UnusableArchive(ValueError):
@@ -31,6 +37,10 @@ def archive_place(environment: Mapping[str, str], home: Path) -> str:
         parts = urlsplit(text)
         if parts.scheme != "s3" or not parts.hostname or parts.username or parts.password:
             raise UnusableArchive(f"{ARCHIVE} must be a directory or s3://bucket/path, without keys")
+        for option, _ in parse_qsl(parts.query, keep_blank_values=True):
+            if option not in OPTIONS:
+                near = get_close_matches(option, OPTIONS, 1) or OPTIONS
+                raise UnusableArchive(f"{ARCHIVE} has an option that is none; known: {', '.join(near)}")
         return text
     path = Path(text)
     if not path.is_absolute() or path == Path("/"):
@@ -55,7 +65,7 @@ def place_and_path(file: str) -> tuple[str, str]:
     ('s3://bucket/poison?region=eu-central-1', 'run=1/a%20b.parquet')
     """
     before, asked = _divided(file)
-    begin = max(before.rfind(_RUN), 0)
+    begin = max(before.rfind(RUN), 0)
     return before[:begin].rstrip("/") + asked, before[begin:]
 
 
@@ -76,7 +86,7 @@ def _divided(place: str) -> tuple[str, str]:
 
 def run_directory(run_id: int) -> str:
     """Return the directory of a run's files."""
-    return f"{_RUN}{run_id}"
+    return f"{RUN}{run_id}"
 
 
 def file_path(run_id: int, table: str, day: date, root: str, piece: str) -> str:

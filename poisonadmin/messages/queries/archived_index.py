@@ -1,6 +1,7 @@
 """Archived messages: which there are, by what they are found, and their rows, read from their files."""
 
 import hashlib
+import platform
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -33,8 +34,10 @@ class ArchiveUnreadable(PoisonAdminError):
     code = "archive_unreadable"
     status = 503
 
-    def __init__(self, path: str, why: str) -> None:
-        super().__init__(f"The archive's file {path} cannot be read: {why[:200]}. Check POISONADMIN_ARCHIVE.")
+    def __init__(self, path: str, why: str | Exception) -> None:
+        cause = f"{platform.node()} has none" if isinstance(why, FileNotFoundError) else str(why)[:200]
+        place = within(settings.ARCHIVE, path)
+        super().__init__(f"The archive's file {place} cannot be read: {cause}. Check POISONADMIN_ARCHIVE.")
 
 
 @dataclass(frozen=True)
@@ -115,12 +118,12 @@ def require_as_written(path: str, sha256: str) -> None:
     """Do nothing where a file of the archive has this checksum; raise ArchiveUnreadable."""
     digest = hashlib.sha256()
     try:
-        where, begin = _file_system(settings.ARCHIVE)
+        where, begin = archive_file_system(settings.ARCHIVE)
         with where.open_input_stream(f"{begin.rstrip('/')}/{path}", compression=None) as content:
             while some := content.read(_READ_BYTES):
                 digest.update(some)
     except OSError as error:
-        raise ArchiveUnreadable(path, str(error)) from error
+        raise ArchiveUnreadable(path, error) from error
     if digest.hexdigest() != sha256:
         raise ArchiveUnreadable(path, "it is not what was written")
 
@@ -137,7 +140,7 @@ def _read(path: str, table: str, ids: Sequence[int], columns: Sequence[str] | No
     from pyarrow import ArrowException
 
     try:
-        where, begin = _file_system(settings.ARCHIVE)
+        where, begin = archive_file_system(settings.ARCHIVE)
         key = ds.field(_KEYS.get(table, "message_id"))
         # The range leaves parts of the file out by what it says of them.
         wanted = (key >= min(ids)) & (key <= max(ids)) & key.isin(list(ids))
@@ -149,7 +152,7 @@ def _read(path: str, table: str, ids: Sequence[int], columns: Sequence[str] | No
         empty = dict.fromkeys(columns or ())
         rows = [empty | row for row in files.to_table(columns=names, filter=wanted).to_pylist()]
     except (OSError, ArrowException) as error:
-        raise ArchiveUnreadable(path, str(error)) from error
+        raise ArchiveUnreadable(path, error) from error
     if not needed:
         return rows
     aliases = Aliases(fetch_rows(ALIASES, [[path]]))
@@ -157,8 +160,8 @@ def _read(path: str, table: str, ids: Sequence[int], columns: Sequence[str] | No
 
 
 @cache
-def _file_system(place: str) -> tuple[Any, str]:
-    """Return the archive's file system and its own path there."""
+def archive_file_system(place: str) -> tuple[Any, str]:
+    """Return the file system of an archive's place and its own path there."""
     from pyarrow import fs
 
     return fs.FileSystem.from_uri(place) if "://" in place else (fs.LocalFileSystem(), place)

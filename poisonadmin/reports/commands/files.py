@@ -11,12 +11,13 @@ from django.conf import settings
 from poisonadmin.core.domain.exports import FileFormat
 from poisonadmin.core.queries.rows import StoredBytes
 
+REPORTS = "reports"
 _SLICE = 1024 * 1024
 
 
 def directory_of(report_id: int) -> Path:
     """Return the directory of a report's file and of the parts that it is made of."""
-    return Path(settings.HOME) / "reports" / str(report_id)
+    return Path(settings.HOME) / REPORTS / str(report_id)
 
 
 def file_of(report_id: int, written_as: FileFormat) -> Path:

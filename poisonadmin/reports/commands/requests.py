@@ -1,6 +1,8 @@
 """Requests for reports, their cancellation, their downloads, and the removal of files that have expired."""
 
+import platform
 from datetime import timedelta
+from pathlib import Path
 
 from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Principal
@@ -36,6 +38,7 @@ REPORT = RunKind(
     slice_seconds=3.0,
 )
 
+_MADE_BY = "SELECT worker FROM run WHERE kind = 'report' AND coalesce(former_id, id) = %s"
 _NEWEST = "SELECT coalesce(max(id), 0) FROM message"
 _WITH_FILES = """
 SELECT coalesce(former_id, id) FROM run
@@ -50,6 +53,20 @@ class ReportOver(PoisonAdminError):
 
     code = "report_over"
     status = 409
+
+
+class ReportElsewhere(PoisonAdminError):
+    """Raised when a report has a file, and this machine has it not."""
+
+    code = "report_elsewhere"
+    status = 503
+
+    def __init__(self, report_id: int, path: Path) -> None:
+        worker = fetch_values(_MADE_BY, [report_id])[0]
+        super().__init__(
+            f"{worker} made the file of report {report_id}, and {platform.node()}, which answers, has no {path}: "
+            "the web process and the worker need the same POISONADMIN_HOME."
+        )
 
 
 def rows_now(asked: AskedReport, *, principal: Principal) -> ReportRows | None:
@@ -107,12 +124,14 @@ def cancel_report(report_id: int, *, principal: Principal) -> None:
 def download_of(report_id: int, *, principal: Principal) -> tuple[StoredBytes, str]:
     """Return the content of a report's file and the name under which it is saved, and write down who takes it.
 
-    Errors: `NotAllowed`, `NotFound`, `ReportOver`.
+    Errors: `NotAllowed`, `NotFound`, `ReportOver`, `ReportElsewhere`.
     """
     row = get_report(report_id, principal=principal)
     path = files.file_of(report_id, FileFormat(row.asked["format"]))
-    if row.result is None or not row.has_file or not path.exists():
+    if row.result is None or not row.has_file:
         raise ReportOver(f"The report {report_id} is {row.state} and has no file to download.")
+    if not path.exists():
+        raise ReportElsewhere(report_id, path)
     details = {**audited(row.asked), "rows": row.result.rows, "sha256": row.result.sha256}
     audit.record(principal.name, "report.downloaded", "report", str(report_id), details=details)
     return files.content_of(path), f"{row.kind}-{report_id}.{row.asked['format']}"

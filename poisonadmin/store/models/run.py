@@ -57,7 +57,10 @@ class LongRun(models.Model):
 
 
 class Worker(models.Model):
-    """One row a worker process name; `heartbeat_at` moves every second while it lives, however busy it is."""
+    """One row a worker, by the name that Celery has for it, `kind@host`; `heartbeat_at`: when it last took a tick.
+
+    It moves every second in the middle of a tick, however long that takes.
+    """
 
     name = models.CharField(max_length=100, primary_key=True)
     host = models.CharField(max_length=100)

@@ -1,8 +1,8 @@
 """Probes for machines, at the root: liveness, readiness and metrics.
 
 `/healthz` says that the process answers and asks nothing of anyone. `/readyz` says that the database is there with this
-version's tables, and the queue too. `/metrics` counts; it needs a token or session with `read`, or a caller on this
-machine that no proxy speaks for.
+version's tables, the queue too, and that workers take ticks; `/readyz?for=web` leaves the workers out. `/metrics`
+counts; it needs a token or session with `read`, or a caller on this machine that no proxy speaks for.
 """
 
 import re
@@ -26,7 +26,7 @@ from rest_framework.request import Request
 from poisonadmin.core.commands.authentication import principal_of_user
 from poisonadmin.core.domain.access import SYSTEM, Permission, Principal
 from poisonadmin.messages.queries.counts import counts
-from poisonadmin.system.queries.overview import recent_jobs, system_metrics, worker_silences
+from poisonadmin.system.queries.overview import recent_jobs, silent_kinds, system_metrics, worker_silences
 from poisonadmin.web.api.authentication import TokenAuthentication
 from poisonadmin.web.api.problems import plain_problem
 
@@ -74,7 +74,7 @@ class _Messages(Collector):
             jobs.add_metric([kind, state], n)
         yield jobs
         silence = GaugeMetricFamily(
-            "poisonadmin_worker_silence_seconds", "Time since a Spark worker's last heartbeat.", labels=["worker"]
+            "poisonadmin_worker_silence_seconds", "Time since a worker was at a tick.", labels=["worker"]
         )
         for worker, seconds in worker_silences():
             silence.add_metric([worker], seconds)
@@ -102,6 +102,8 @@ def healthz(request: HttpRequest) -> HttpResponse:
 def readyz(request: HttpRequest) -> HttpResponse:
     """Answer 200 when requests can be served, 503 with what is missing otherwise."""
     checks = {"database": _database(), "queue": _queue()}
+    if request.GET.get("for") != "web":
+        checks["workers"] = _workers()
     is_ready = all(state == OK for state in checks.values())
     return JsonResponse({"status": OK if is_ready else "not ready", "checks": checks}, status=200 if is_ready else 503)
 
@@ -141,6 +143,14 @@ def _queue() -> str:
     except (redis.RedisError, OSError):
         return "does not answer"
     return OK
+
+
+def _workers() -> str:
+    try:
+        silent = silent_kinds()
+    except (DatabaseError, PoolTimeout):
+        return "are not known without the database"
+    return ", ".join(f"{kind} has taken no tick for {seconds:.0f} s" for kind, seconds in silent.items()) or OK
 
 
 def _may_see_metrics(request: HttpRequest) -> bool:

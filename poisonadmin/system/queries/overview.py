@@ -223,6 +223,10 @@ def _remember(key: tuple[Any, ...], buckets: dict[datetime, Bucket]) -> None:
         _past.popitem(last=False)
 
 
+# One that is started again is silent for 10 to 20 s.
+SILENT_WORKER_SECONDS = 30.0
+
+
 @dataclass(frozen=True)
 class SystemMetrics:
     """Counts of messages go to 10,000; ages are in seconds, 0 where there is none."""
@@ -271,9 +275,18 @@ def system_metrics() -> SystemMetrics:
 
 
 def worker_silences() -> list[tuple[str, float]]:
-    """Return the name of each Spark worker of the last day, and how many seconds ago its heartbeat was."""
+    """Return the name of each worker, `kind@host`, and how many seconds ago it was at a tick."""
     rows = fetch_rows("SELECT name, extract(epoch FROM now() - heartbeat_at)::float8 FROM worker ORDER BY 1")
     return [(str(name), float(seconds)) for name, seconds in rows]
+
+
+def silent_kinds() -> dict[str, float]:
+    """Return the kinds of which no worker takes ticks any more, and for how many seconds none has."""
+    kinds: dict[str, float] = {}
+    for name, seconds in worker_silences():
+        kind = name.partition("@")[0]
+        kinds[kind] = min(seconds, kinds.get(kind, seconds))
+    return {kind: seconds for kind, seconds in kinds.items() if seconds > SILENT_WORKER_SECONDS}
 
 
 def recent_jobs() -> list[tuple[Any, ...]]:

@@ -2,7 +2,9 @@
 
 import hashlib
 import os
-from collections.abc import Sequence
+import platform
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -101,6 +103,20 @@ def _file_system(place: str) -> tuple[fs.FileSystem, str]:
     return found
 
 
+class ArchiveFileMissing(FileNotFoundError):
+    """Raised when a file that is to be read is not in the archive; the text says which, and where it should be."""
+
+
+@contextmanager
+def naming(file: str) -> Iterator[None]:
+    """Have an error say where a file of the archive, a path or URL, should be, when it is not there."""
+    try:
+        yield
+    except FileNotFoundError:
+        text = f"{platform.node()} has no file {file} of the archive; check POISONADMIN_ARCHIVE there."
+        raise ArchiveFileMissing(text) from None
+
+
 class NewFile:
     """Takes rows. On a disk it has another name until it is whole and the disk has it; a store shows no half object."""
 
@@ -160,7 +176,7 @@ def check_file(place: str, file: WrittenFile, why: str) -> None:
     """Read a file back. Errors: `PieceNotWritten`, with `why`, where rows or bytes are not those that were written."""
     where, full = located(place, file.path)
     whole = hashlib.sha256()
-    with where.open_input_stream(full) as stream:
+    with naming(full), where.open_input_stream(full) as stream:
         while some := stream.read(_READ_BYTES):
             whole.update(some)
     with where.open_input_file(full) as stored, pq.ParquetFile(stored) as rows:

@@ -25,7 +25,7 @@ from poisonadmin.archive.domain.aliases import ALIASED, ALIASES, Aliases
 from poisonadmin.core.domain.archive_place import path_of, place_and_path
 from poisonadmin.core.domain.secret_settings import database_url
 from poisonadmin.messages.domain.id_ranges import IdRange
-from workers.spark.tables.archive_files import located
+from workers.spark.tables.archive_files import located, naming
 from workers.spark.tables.columns import TABLES, Column, Table, arrow_schema, spark_schema
 from workers.spark.tables.filters import as_expression, as_sql, column_of, is_known
 
@@ -169,7 +169,8 @@ class TableReader(DataSourceReader):
         for file in files:
             where, path = located(*place_and_path(file))
             conditions = [one for one in (expression, left_out.get(path_of(file))) if one is not None]
-            rows = ds.dataset(path, filesystem=where, format="parquet")
+            with naming(file):
+                rows = ds.dataset(path, filesystem=where, format="parquet")
             # The columns of later versions are empty in a file of an earlier one.
             later = [column for column in chosen if column.name not in rows.schema.names]
             batches = rows.replace_schema(pa.schema([*rows.schema, *later])).to_batches(

@@ -6,6 +6,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from poisonadmin.archive.commands.ownership import ForeignArchive, require_own_archive
 from poisonadmin.policies.commands import apply_policies
 from poisonadmin.sources.domain.roots import INBOX
 from poisonadmin.system.commands.accounts import TOKEN_FILE, bootstrap
@@ -16,7 +17,8 @@ class Command(BaseCommand):
 
     help = (
         "Create the user admin with a random password, printed once, and an API token in POISONADMIN_HOME; "
-        "make the directory inbox there; write down of each address what the policies say."
+        "make the directory inbox there; write down of each address what the policies say; "
+        "write the installation's id into an empty archive."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -31,6 +33,10 @@ class Command(BaseCommand):
         apply_policies()
         if not (inbox := settings.HOME / INBOX).is_symlink():  # one may lead to a share that is not there yet
             inbox.mkdir(parents=True, exist_ok=True)
+        try:
+            require_own_archive()
+        except (ForeignArchive, OSError) as error:  # the rest can do without the archive
+            self.stderr.write(f"warning: {error}")
         made = bootstrap(settings.HOME, password=password)
         if made is None:
             self.stdout.write(f"The user admin exists; its token was written to {settings.HOME / TOKEN_FILE}.")

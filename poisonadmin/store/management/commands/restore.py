@@ -1,11 +1,11 @@
-"""`manage.py restore FILE`: what `manage.py backup` wrote, into an empty database."""
+"""`manage.py restore PLACE`: what `manage.py backup` wrote, into an empty database."""
 
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from poisonadmin.store.backup import bring_back
+from poisonadmin.system.commands.backups import bring_back
 
 
 class Command(BaseCommand):
@@ -15,10 +15,9 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []  # noqa: RUF012  (as Django has it)
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add the file."""
-        parser.add_argument("file", type=Path)
+        """Add the directory."""
+        parser.add_argument("place", type=Path)
 
     def handle(self, *_: Any, **options: Any) -> None:
         """Say that it is done."""
-        bring_back(options["file"])
-        self.stdout.write(f"{options['file']} is restored")
+        self.stdout.write(bring_back(options["place"]))
