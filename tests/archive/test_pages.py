@@ -54,7 +54,7 @@ def test_a_viewer_is_offered_no_restoring(archived: int, browser_of: Callable[[s
 def test_the_page_shows_runs_holds_and_erasures(archived: int, browser_of: Callable[[str], Client]) -> None:
     admin = browser_of("admin")
     admin.post("/archive/holds/", {"q": "key.customer:c-77", "reason": "lawsuit 12"})
-    admin.post("/archive/erasures/", {"q": "message:m-1", "reason": "letter of May"})
+    admin.post("/archive/erasures/", {"q": "message:m-1", "reason": "letter of May", "count": "0"})
     page = html_of(admin.get("/archive/"))
     for shown in ("1 message", "succeeded", "key.customer:c-77", "lawsuit 12", "letter of May"):
         assert shown in " ".join(page.split()), shown
