@@ -28,7 +28,7 @@ from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.history import History
-from poisonadmin.store.models.operation import Operation
+from poisonadmin.store.models.operation import Operation, OperationPace
 from poisonadmin.store.models.restart_job import Restart, RestartJob
 from tests.fixtures.delivery import answer, claim, counted, counters, end_nodes, make_destination, states
 from tests.restart_jobs.saved import decide, deliver, finish, listed, make_due, run_all, save, undecided
@@ -142,6 +142,7 @@ def test_what_a_rate_holds_back_keeps_the_next_run_from_beginning_also_on_a_paus
     make_due()
     assert [run.outcome for run in run_all()] == ["skipped"]
     resume("orders.eu", principal=SYSTEM, reason="done")
+    OperationPace.objects.update(next_slot="2020-01-01T00:00:00Z")
     finish(ids)
     make_due()
     assert [run.outcome for run in run_all()] == ["begun"]
