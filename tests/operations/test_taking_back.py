@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.decisions.commands import decisions as deciding
 from poisonadmin.decisions.operations.commands import beginning
 from poisonadmin.decisions.operations.commands.beginning import OperationTerms, begin, decide_on
 from poisonadmin.decisions.operations.commands.operations import carry_on, change
@@ -18,6 +19,7 @@ from poisonadmin.decisions.operations.queries.operations import get_operation
 from poisonadmin.delivery.commands.claim import claim_due, claim_isolated
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.poison_list.commands import Report, report
+from poisonadmin.policies.commands import save_policy
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.lane import Conversation
@@ -112,6 +114,28 @@ def test_what_has_failed_and_waited_for_its_next_attempt_has_failed() -> None:
     assert (state(operation), ledger(operation)) == ("cancelled", {"failed_new": 1, "cancelled": 1})
     assert states([same, never]) == ["NDLV"] * 2
     assert claim_due(tasks=1) is None
+
+
+@pytest.mark.parametrize("clears", [False, True])
+@pytest.mark.parametrize("least_quick", [1, 101], ids=["quick", "locked"])
+def test_the_counts_of_what_never_began_are_what_they_were(
+    least_quick: int, clears: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deciding, "LEAST_QUICK", least_quick)
+    settings = {"approve_clears_candidate": clears}
+    save_policy("orders.eu", preset=None, settings=settings, destination=None, principal=SYSTEM)
+    plain, suspect, failing = (take_dead() for _ in range(3))
+    Message.objects.filter(id__in=[plain, failing]).update(failure_count=7)
+    Message.objects.filter(id=suspect).update(failure_count=2, candidate=True, crash_count=1)
+    counts = ("failure_count", "candidate", "crash_count")
+    before = list(Message.objects.filter(id__in=[plain, suspect]).order_by("id").values(*counts))
+    operation = begun([plain, suspect, failing])
+    assert set(Message.objects.values_list("failure_count", flat=True)) == {0}
+    if clears:  # else the candidate is to be tried first, alone
+        deliver([failing], "failed")
+    cancel(operation)
+    assert list(Message.objects.filter(id__in=[plain, suspect]).order_by("id").values(*counts)) == before
+    assert Message.objects.get(id=failing).failure_count == (1 if clears else 7)
 
 
 @pytest.mark.conformance("OP-b", "R16")

@@ -39,7 +39,10 @@ SELECT message.id, state, attempt_number, back.name, back.id, candidate, {is_han
 FROM message {joins} WHERE message.id = ANY(%(ids)s) ORDER BY message.id
 """,
 )
-_TARGET = raw(", back.id AS return_id, lane.id AS return_lane_id, envelope.expires_at AS expiry")
+_TARGET = raw(""", back.id AS return_id, lane.id AS return_lane_id, envelope.expires_at AS expiry,
+               NULLIF(message.failure_count, 0) AS reset_failures,
+               CASE WHEN message.id = ANY(%(cleared)s) THEN message.crash_count END AS reset_crashes""")
+_RESETS = ("reset_failures", "reset_crashes")
 _LANE = raw("""
          JOIN lane ON lane.address_id = back.id AND lane.conversation_id IS NULL
               AND lane.is_isolation = (message.id = ANY(%(alone)s))
@@ -114,9 +117,10 @@ def _decision(
         reason=reason,
         sets=sets,
         parts=StatementParts(
-            shows=("message.lane_id", "message.due_at"),
+            shows=("message.lane_id", "message.due_at", *(_RESETS if delivers else ())),
             beside=str(_HOPS(event=raw(recorded_event))) if delivers else "",
             is_decision=True,
+            resets=_RESETS if delivers else (),
             then="SELECT lane_id, min(due_at), array_agg(id) FROM changed GROUP BY lane_id",
         ),
     )

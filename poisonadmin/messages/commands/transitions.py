@@ -14,7 +14,7 @@ What becomes of a message that an operation has put up for delivery is written t
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from poisonadmin.core.queries.sql import EMPTY, Sql, name, named_sql, names, raw
@@ -62,13 +62,15 @@ class StatementParts:
     """The rest of a statement.
 
     `shows`: more columns of `changed`. `beside`: common table expressions that need `changed`. `note`: an expression
-    over `changed`. `is_decision`: history names the operation, the parameter `operation`. `then`: the query at the end.
+    over `changed`. `is_decision`: history names the operation, the parameter `operation`. `resets`: columns of
+    `changed` that history has under the same names. `then`: the query at the end.
     """
 
     shows: Sequence[str] = ()
     beside: str = ""
     note: str = "%(note)s"
     is_decision: bool = False
+    resets: Sequence[str] = ()
     then: str = COUNT_CHANGED
 
 
@@ -105,7 +107,7 @@ def move(
     returned = [f"message.{column}" for column in (*_AFTER, *(["operation_id"] if is_result else []))]
     returned += [f"chosen.{column} AS was_{column}" for column in before_it]
     returned += [] if isinstance(event, Event) else [f"{event} AS event"]
-    history = _history(_text(event), f"'{start}'", _constant(to), parts.note, is_decision=parts.is_decision)
+    history = _history(_text(event), f"'{start}'", _constant(to), parts)
     results = _results(_text(event), start, _constant(to), before_it) if is_result else EMPTY
     statement = named_sql(
         """
@@ -151,7 +153,7 @@ def enter(
         check(None, event, to, reason)
     values = _values(columns, to, reason)
     returned = [*_AFTER, *([] if isinstance(event, Event) else [f"{event} AS event"])]
-    history = _history(_text(event), "NULL", _constant(to), parts.note)
+    history = _history(_text(event), "NULL", _constant(to), parts)
     if noted is not None:
         same_for_all = _list(["NULL", f"'{to}'", _text(event), f"'{reason}'"])
         changes = named_sql("SELECT id, {same}, 0, %(actor)s, note FROM {noted}", same=same_for_all, noted=raw(noted))
@@ -185,7 +187,7 @@ def stay(event: Event, starts: Sequence[State], *, chosen: str, parts: Statement
     """
     for start in starts:
         check(start, event, start)
-    history = _history(f"'{event}'", "state", "state", parts.note, is_decision=True)
+    history = _history(f"'{event}'", "state", "state", replace(parts, is_decision=True))
     return f"""
 WITH changed AS MATERIALIZED ({chosen}), {_parts(parts.beside)}
 {history}
@@ -210,13 +212,15 @@ def _found(rows: ChosenRows, start: State) -> Sql:
     return named_sql("WHERE message.id = ANY(ARRAY(SELECT id FROM chosen)) AND {asked}", asked=asked)
 
 
-def _history(event: str, start: str, to: str, note: str, *, is_decision: bool = False) -> Sql:
+def _history(event: str, start: str, to: str, parts: StatementParts) -> Sql:
+    of_decision = {"operation_id": "%(operation)s::bigint"} if parts.is_decision else {}
+    more = of_decision | {column: column for column in parts.resets}
     changes = named_sql(
         "SELECT id, {what}, reason, attempt_number, %(actor)s, {note} FROM changed",
         what=_list([start, to, event]),
-        note=_list([note, *(["%(operation)s::bigint"] if is_decision else [])]),
+        note=_list([parts.note, *more.values()]),
     )
-    return _history_of(changes, ", operation_id" if is_decision else "")
+    return _history_of(changes, "".join(f", {column}" for column in more))
 
 
 def _history_of(changes: Sql, more: str = "") -> Sql:

@@ -12,7 +12,8 @@ from poisonadmin.store.models.constraints import KEPT_WITH_MESSAGE, only_values_
 class History(models.Model):
     """One row a state change, written in the transaction of the change. `seq` grows along a message's life.
 
-    `operation_id`: the operation that made it.
+    `operation_id`: the operation that made it. `reset_failures`, `reset_crashes`: the counts that it set to 0; crashes
+    where it cleared a candidate.
     """
 
     pk = models.CompositePrimaryKey("message_id", "seq")
@@ -26,6 +27,8 @@ class History(models.Model):
     actor = models.CharField(max_length=255)
     note = models.TextField(null=True)
     operation_id = models.BigIntegerField(null=True)
+    reset_failures = models.IntegerField(null=True)
+    reset_crashes = models.SmallIntegerField(null=True)
     at = models.DateTimeField(db_default=Now())
 
     class Meta:

@@ -22,14 +22,14 @@ MESSAGES_A_TRANSACTION = 5_000
 
 # Of those that wait for a delivery by the operation: when it decided on them, and what somebody decided on them since.
 _WAITING = raw("""
-        SELECT message.*, decided.seq, decided.at, since.event AS decided_since
+        SELECT message.*, decided.*, since.event AS decided_since
         FROM (
             SELECT * FROM message
             WHERE id = ANY(%(ids)s) AND state = 'TBDL' AND operation_id = %(operation)s
             ORDER BY id FOR UPDATE
         ) AS message
              JOIN LATERAL (
-                 SELECT seq, at FROM history
+                 SELECT seq, at, reset_failures, reset_crashes FROM history
                  WHERE message_id = message.id AND operation_id = %(operation)s ORDER BY seq DESC LIMIT 1
              ) AS decided ON TRUE
              LEFT JOIN LATERAL (
@@ -77,7 +77,7 @@ _UNDO = move(
     SELECT message.id, coalesce(former.id, message.address_id) AS former_address_id, message.address_id, message.state,
            message.reason, message.group_id, message.original_address_id,
            undecided.reason AS former_reason, undecided.at AS former_at,
-           here.name AS from_name, former.name AS to_name, lane.id AS former_lane_id,
+           here.name AS from_name, former.name AS to_name, lane.id AS former_lane_id, reset_failures, reset_crashes,
            EXISTS (SELECT FROM history WHERE message_id = message.id AND history.seq > message.seq
                    AND from_state = 'DLNG' AND event <> 'released') AS has_begun
     FROM ({waiting}) AS message
@@ -100,6 +100,10 @@ _UNDO = move(
     sets={
         "reason": "former_reason",
         "state_at": "coalesce(former_at, now())",  # it has waited for a decision since then
+        "failure_count": "CASE WHEN has_begun THEN message.failure_count ELSE coalesce(reset_failures, 0) END",
+        "candidate": "message.candidate OR reset_crashes IS NOT NULL AND NOT has_begun",
+        "crash_count": """CASE WHEN reset_crashes IS NULL OR has_begun THEN message.crash_count
+                               ELSE reset_crashes END""",
         "address_id": "former_address_id",
         "lane_id": "former_lane_id",
         # An approval has brought it home; a redirect has kept where it was first.

@@ -1,0 +1,11 @@
+"""The counts that an approval sets to 0, so that a cancelled one can put them back."""
+
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    dependencies = [("store", "0003_lifted_exclusion")]
+    operations = [
+        migrations.AddField("history", "reset_failures", models.IntegerField(null=True)),
+        migrations.AddField("history", "reset_crashes", models.SmallIntegerField(null=True)),
+    ]
