@@ -177,7 +177,7 @@ def _members(ask: PoisonAdmin, operation: str, outcome: str) -> list[Json]:
     page = ask.get(f"operations/{operation}/members/?outcome={outcome}&limit=200")
     rows: list[Json] = page["results"]
     while page["next"]:
-        page = ask.get(f"operations/{operation}/members/?outcome={outcome}&limit=200&cursor={page['next']}")
+        page = ask.get(page["next"].partition("/api/v1/")[2])
         rows += page["results"]
     return rows
 

@@ -3,6 +3,8 @@
 What is under way ends first. Each step is a transaction, and finds what is left: it may be killed anywhere.
 """
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from django.db import connection, transaction
@@ -18,7 +20,7 @@ from poisonadmin.messages.commands.transitions import StatementParts, move
 from poisonadmin.messages.domain.states import Event, State
 from poisonadmin.store.models.operation import Operation
 
-MESSAGES_A_TRANSACTION = 5_000
+MESSAGES_A_TRANSACTION = 2_500
 
 # Of those that wait for a delivery by the operation: when it decided on them, and what somebody decided on them since.
 _WAITING = raw("""
@@ -124,79 +126,53 @@ _UNDO = move(
         is_decision=True,
     ),
 )
-# What waits on the operation's own lanes is found at once, whatever else the selection holds.
-_ON_LANES = """
-SELECT message.id FROM lane JOIN message ON message.lane_id = lane.id
-WHERE lane.operation_id = %(operation)s AND message.state = 'TBDL' AND message.due_at IS NOT NULL
-  AND message.operation_id = %(operation)s
-LIMIT %(limit)s
-"""
-_IN_PIECE = """
-SELECT message.id FROM selection_piece CROSS JOIN LATERAL unnest(message_ids) AS member (id)
-     JOIN message ON message.id = member.id
-WHERE selection_id = %(selection)s AND number = %(number)s AND state = 'TBDL' AND operation_id = %(operation)s
-"""
 # Those that a canary has tried are in any piece.
-_IN_CANARY = """
-SELECT message.id FROM operation CROSS JOIN LATERAL unnest(canary[1:walked]) AS member (id)
-     JOIN message ON message.id = member.id
-WHERE operation.id = %(operation)s AND message.state = 'TBDL' AND message.operation_id = operation.id
+_OF_PIECE = """
+SELECT message.id
+FROM (
+    SELECT unnest(message_ids) AS id FROM selection_piece WHERE selection_id = %(selection)s AND number = %(number)s
+    UNION
+    SELECT unnest(canary) FROM operation WHERE id = %(operation)s AND %(number)s = 0
+) AS member JOIN message USING (id)
+WHERE message.state = 'TBDL' AND message.operation_id = %(operation)s
 """
 
 
-def undo(operation: Operation) -> int:
-    """Bring what waits for a delivery by this operation back to NDLV; return how many. Call outside a transaction.
+def undo(operation: Operation) -> None:
+    """Bring what waits for a delivery by this operation back to NDLV. Call outside a transaction.
 
     What is under way ends; what of it is to be tried again comes back with the next call.
     """
-    undone = 0
-    wanted: dict[str, Any] = {
-        "operation": operation.id,
-        "selection": operation.selection_id,
-        "limit": MESSAGES_A_TRANSACTION,
-    }
-    values = _values(operation)
-    while operation.has_lanes and (ids := fetch_values(_ON_LANES, wanted)):
-        undone += retried(lambda ids=ids: _undo(values | {"ids": ids}))  # type: ignore[misc]
     # The last of these pieces is one that a patch is in the middle of.
-    pieces = [(_IN_PIECE, wanted | {"number": number}) for number in range(operation.pieces + 1)]
-    for query, of in [*pieces, (_IN_CANARY, wanted)]:
-        if ids := fetch_values(query, of):
-            undone += retried(lambda ids=ids: _undo(values | {"ids": ids}))  # type: ignore[misc]
-    return undone
+    for number in range(operation.pieces + 1):
+        values: dict[str, Any] = {"operation": operation.id, "selection": operation.selection_id, "number": number}
+        ids = fetch_values(_OF_PIECE, values)
+        for start in range(0, len(ids), MESSAGES_A_TRANSACTION):
+            retried(partial(_undo, operation, ids[start : start + MESSAGES_A_TRANSACTION]))
 
 
-def _undo(values: dict[str, Any]) -> int:
+def _undo(operation: Operation, ids: Sequence[int]) -> None:
+    actor = operation.requested_by
+    values: dict[str, Any] = {"operation": operation.id, "ids": ids, "actor": actor, "note": operation.reason}
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_LOCK, values)
         alone = [row[0] for row in cursor.fetchall()]
         schedule.ensure_lanes(cursor, alone, operation_id=None, is_isolation=True)
         cursor.execute(_LEAVE, values)
         lanes = cursor.fetchall()
-        if values["action"] == OperationAction.PATCH:
-            payload_versions.put_back(cursor, values["ids"], actor=values["actor"], operation_id=values["operation"])
+        if operation.action == OperationAction.PATCH:
+            payload_versions.put_back(cursor, ids, actor=actor, operation_id=operation.id)
         cursor.execute(_UNDO, values)
-        undone = int(cursor.fetchone()[0])
         schedule.schedule(cursor, lanes)
-    return undone
 
 
 def put_back(operation: Operation) -> None:
     """Put back what the operation had taken away so that its members could be delivered, once none of them waits or is
     under way. Call outside a transaction."""
-    while retried(lambda: _put_back(operation)):
+    while retried(partial(_put_back, operation)):
         pass
 
 
 def _put_back(operation: Operation) -> bool:
     with transaction.atomic(), connection.cursor() as cursor:
         return exclude_again(cursor, operation.id, actor=operation.requested_by, note=operation.reason)
-
-
-def _values(operation: Operation) -> dict[str, Any]:
-    return {
-        "operation": operation.id,
-        "actor": operation.requested_by,
-        "note": operation.reason,
-        "action": operation.action,
-    }

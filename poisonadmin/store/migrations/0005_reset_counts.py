@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("store", "0003_lifted_exclusion")]
+    dependencies = [("store", "0004_payload_read")]
     operations = [
         migrations.AddField("history", "reset_failures", models.IntegerField(null=True)),
         migrations.AddField("history", "reset_crashes", models.SmallIntegerField(null=True)),
