@@ -31,6 +31,7 @@ from tests.whole_system.installation import until
 NAMES = (f"pace{n}" for n in count())
 # The shares of an operation's members on several addresses, or conversations.
 SHARES = 4
+MINUTE = 60
 
 
 class Members(NamedTuple):
@@ -126,11 +127,11 @@ def collect(sink: Sink, begun: list[Begun], seconds: float) -> None:
             one.arrived.extend(sink.take_arrivals(one.members.path))
 
 
-def shown(kind: str, one: Begun, rate: float) -> None:
-    """Print what arrived, and check that all did, and no more in any second than the rate and one."""
+def shown(kind: str, one: Begun, rate: float, most: float) -> None:
+    """Print what arrived, and check that all did, and no more in any second than `most`."""
     print(f"{kind} at {rate:g}/s: {len(one.arrived)}, {one.a_second:.2f}/s, at most {one.most_in_a_second}")
     assert sorted(each.message_id for each in one.arrived) == one.members.ids, kind
-    assert one.most_in_a_second <= rate + 1, kind
+    assert one.most_in_a_second <= most, kind
 
 
 def paced(sink: Sink, rate: float, seconds: float, kinds: tuple[str, ...], conversations: int = SHARES) -> list[Begun]:
@@ -140,7 +141,8 @@ def paced(sink: Sink, rate: float, seconds: float, kinds: tuple[str, ...], conve
     begun = [approve(some, Pace(rate, has_canary=kind.startswith("canary"))) for kind, some in made.items()]
     collect(sink, begun, seconds * 1.6 + 20)
     for kind, one in zip(kinds, begun, strict=True):
-        shown(kind, one, rate)
+        # In short, beside all other tests, a request that began in time may come late and fall among the next ones.
+        shown(kind, one, rate, rate + (1 if seconds >= MINUTE else 2))
         until(lambda one=one: state(one.operation) == "completed", 20)  # type: ignore[misc]
     return begun
 
@@ -159,13 +161,13 @@ def test_r19_two_operations_at_a_destination_with_a_rate_share_it(sink: Sink) ->
         approve(Members(some.path, half), Pace(6.0))
     begun = Begun(0, some, [])
     collect(sink, [begun], 30)
-    shown("two", begun, 6.0)
+    shown("two", begun, 6.0, 8)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("rate", [4.0, 6.0])
 def test_a_rate_is_reached_over_a_minute_and_never_exceeded(sink: Sink, rate: float) -> None:
-    begun = paced(sink, rate, 60, ("plain", "ordered")) + paced(sink, rate, 60, ("candidates", "mixed"))
+    begun = paced(sink, rate, MINUTE, ("plain", "ordered")) + paced(sink, rate, MINUTE, ("candidates", "mixed"))
     assert min(one.a_second for one in begun) >= 0.95 * rate
     paced(sink, rate, 40, ("canary plain", "canary ordered", "canary mixed"))
 
@@ -173,7 +175,7 @@ def test_a_rate_is_reached_over_a_minute_and_never_exceeded(sink: Sink, rate: fl
 @pytest.mark.long
 def test_a_high_rate_is_reached_over_a_minute_and_never_exceeded(sink: Sink) -> None:
     for kind in ("plain", "ordered"):
-        [begun] = paced(sink, 400.0, 60, (kind,), conversations=100 * SHARES)
+        [begun] = paced(sink, 400.0, MINUTE, (kind,), conversations=100 * SHARES)
         assert begun.a_second >= 0.95 * 400
     paced(sink, 400.0, 5, ("candidates", "mixed", "canary plain", "canary ordered"), conversations=100 * SHARES)
 
