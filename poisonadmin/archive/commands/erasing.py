@@ -104,7 +104,7 @@ GROUP BY piece_id ORDER BY piece_id LIMIT 1
 
 @dataclass(frozen=True)
 class Erasable:
-    """How many messages an erasure would erase and leave alone now, each counted to `MOST_COUNTED`."""
+    """The numbers of messages that an erasure would erase and leave alone now, each counted to `MOST_COUNTED`."""
 
     live: int
     archived: int

@@ -50,7 +50,7 @@ class PatchInput(ReasonInput):
 
 
 class AssignInput(ReasonInput):
-    """What is left out stays. `owner`: the name of an account, null for nobody. `tags`: lists, `add` and `remove`.
+    """Anything left out stays. `owner`: the name of an account, null for nobody. `tags`: lists, `add` and `remove`.
 
     `note`: null for none.
     """

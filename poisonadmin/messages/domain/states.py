@@ -52,7 +52,7 @@ class Reason(StrEnum):
 
 
 class ExclusionKind(StrEnum):
-    """What keeps messages from being delivered, and goes when one of them is approved."""
+    """An obstacle that keeps messages from being delivered, and goes when one of them is approved."""
 
     ENTRY = "poison_entry"
     CONVERSATION = "conversation"
