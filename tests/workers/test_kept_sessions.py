@@ -16,7 +16,7 @@ def between_tasks() -> None:
     task = next(iter(app.tasks.values()))
     fixup.on_task_postrun(task)
     fixup.on_task_prerun(task)
-    task_prerun.send(sender=task)
+    task_prerun.send(sender=task, task_id="the next")
 
 
 def session() -> int:

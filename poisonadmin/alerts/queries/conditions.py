@@ -14,7 +14,7 @@ from poisonadmin.core.queries.rows import bounded, fetch_rows, fetch_values
 from poisonadmin.core.queries.scope import address_ids
 from poisonadmin.core.queries.sql import TRUE, Sql, all_of, name
 from poisonadmin.messages.queries.counts import NOW, wrong_counts_at
-from poisonadmin.messages.queries.waiting import come_due
+from poisonadmin.messages.queries.due import come_due
 
 CAP = 1000
 SECONDS_TO_READ = 3

@@ -11,8 +11,8 @@ from poisonadmin.core.queries.paging import MAX_LIMIT
 from poisonadmin.core.queries.rows import fetch, fetch_values
 from poisonadmin.core.queries.sql import Sql
 from poisonadmin.messages.queries.archived_index import require_archived
+from poisonadmin.messages.queries.due import PREDECESSOR
 from poisonadmin.messages.queries.merged_groups import SEEN_AS
-from poisonadmin.messages.queries.waiting import PREDECESSOR
 
 COLUMNS = Sql(
     """m.id, e.message_id, a.name AS address, m.state, m.reason, m.candidate, m.attempt_number, m.failure_count,

@@ -13,7 +13,7 @@ from poisonadmin.core.queries.scope import visible_ids
 from poisonadmin.core.queries.sql import Sql, all_of, any_of
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.dead_letter_queues import in_any_queue, queues_of
-from poisonadmin.messages.queries.waiting import FLOOR, HAS_WAITING
+from poisonadmin.messages.queries.due import FLOOR, HAS_WAITING
 from poisonadmin.search.domain.filters import MessageFilter, Term
 from poisonadmin.search.domain.payload_words import require_plain
 from poisonadmin.search.queries.counted import COLUMNS

@@ -17,8 +17,8 @@ from poisonadmin.core.queries.scope import address_ids, addresses_delivering_to,
 from poisonadmin.core.queries.sql import Sql, any_of, name, raw
 from poisonadmin.messages.queries.counts import CONFIRMING
 from poisonadmin.messages.queries.dead_letter_queues import in_any_queue, queues_of
+from poisonadmin.messages.queries.due import come_due
 from poisonadmin.messages.queries.merged_groups import SEEN_AS, with_members
-from poisonadmin.messages.queries.waiting import come_due
 from poisonadmin.search.domain import spark_sql
 from poisonadmin.search.domain.filters import Term
 from poisonadmin.search.domain.spark_sql import is_one_of, spark_text, spark_time

@@ -15,8 +15,8 @@ from poisonadmin.core.queries.scope import scope_condition, visible_ids
 from poisonadmin.core.queries.sql import EMPTY, Sql
 from poisonadmin.messages.domain.states import Confirming
 from poisonadmin.messages.queries.counts import CONFIRMING, NOW
+from poisonadmin.messages.queries.due import CAP, come_due
 from poisonadmin.messages.queries.merged_groups import SEEN_AS
-from poisonadmin.messages.queries.waiting import CAP, come_due
 from poisonadmin.search.queries.meanings import IS_SNOOZED
 from poisonadmin.system.queries.nodes import ALIVE
 

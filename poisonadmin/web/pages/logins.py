@@ -82,9 +82,9 @@ class LoginThrottle(AxesDatabaseHandler):  # type: ignore[misc]
         waits = [0]
         for attempts, limit in zip(self.get_user_attempts(request, credentials), LIMITS, strict=True):
             found = attempts.aggregate(failures=Sum("failures_since_start"), last=Max("attempt_time"))
-            if found["last"] is not None:
-                passed = (request.axes_attempt_time - found["last"]).total_seconds()
-                waits.append(wait_after(found["failures"], *limit) - int(passed))
+            wait = wait_after(found["failures"] or 0, *limit)
+            if wait:  # of two at once the other one's failure may be the later one
+                waits.append(wait - int((request.axes_attempt_time - found["last"]).total_seconds()))
         return max(waits)
 
     def get_failures(self, request: Any, credentials: dict[str, Any] | None = None) -> int:
