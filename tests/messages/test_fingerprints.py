@@ -81,6 +81,8 @@ CAUSES = [
     '{"amount": ["A valid number is required."]}',
     '{"customer_id": "This field is required."}',
     '{"errors": [{"code": "out_of_stock", "order": 4711}]}',
+    '{"error": "validation_failed", "message": "head.repo is missing"}',
+    '{"error": "unknown_severity", "message": "low is not one"}',
 ]
 
 
@@ -90,7 +92,9 @@ def test_the_keys_of_a_json_answer_tell_causes_apart_and_its_values_do_not() -> 
     one, other = (json.dumps({"currency": [text]}, indent=2) for text in ('"EURO" is none', "DM is none"))
     assert fingerprint(http_status_failure(422, "", one)) == fingerprint(http_status_failure(422, "", other))
     assert fingerprint(http_status_failure(422, "", one)) in prints, "whether it is on one line does not count"
-    assert title(http_status_failure(422, "", CAUSES[3])) == "HTTP 422: errors code (a text), order (a number)"
+    assert title(http_status_failure(422, "", CAUSES[3])) == 'HTTP 422: errors code "out_of_stock", order (a number)'
+    sentences = (json.dumps({"error": text}) for text in ("no order 7", "no order of ada", "EURO is none"))
+    assert len({fingerprint(http_status_failure(422, "", sentence)) for sentence in sentences}) == 1
 
 
 def test_a_key_that_varies_does_not_split_a_group() -> None:

@@ -24,7 +24,10 @@ _VARIABLE = re.compile(
                  (?: [T ]\d\d:\d\d (?: :\d\d (?: [.,]\d{1,9}+ )? )? (?: Z | [+\-]\d\d:?\d\d )? )?
                | (?<!\d) \d\d:\d\d:\d\d (?: [.,]\d{1,9}+ )? )
     | (?P<ip>    (?<![\d.]) \d{1,3} (?: \.\d{1,3} ){3} (?: :\d{1,5} )? (?![\d.]) )
-    | (?P<key>   [{,] \s{0,20}+ " [A-Za-z_][A-Za-z_.\-]{0,60}+ " (?= \s{0,20} : ) )
+    | (?P<key>   [{,] \s{0,20}+ (?:
+                     " (?: error | code | type | reason | error_code | errorCode )" \s{0,20}+ : \s{0,20}+
+                     " [A-Za-z]{1,40}+ (?: [_.\-] [A-Za-z]{1,40}+ ){0,8}+ " (?= \s{0,20} [,}] )
+                   | " [A-Za-z_][A-Za-z_.\-]{0,60}+ " (?= \s{0,20} : ) ) )
     | (?P<text>  " (?: [^"\\\n] | \\. )*+ " | (?<!\w) ' [^'\n]*+ ' (?!\w) | ` [^`\n]*+ ` | “ [^“”\n]*+ ” )
     | (?P<hex>   \b 0[xX][0-9A-Fa-f]++
                | \b (?= [A-Fa-f]{0,40} [0-9] ) (?= [0-9]{0,40} [A-Fa-f] ) [0-9A-Fa-f]{8,}+ \b )
@@ -70,7 +73,7 @@ def mask(text: str) -> str:
     """Return `text` on one line with numbers, ids, quoted texts, addresses and times replaced by placeholders.
 
     Of `text` only the first 4,096 characters count. The status after `HTTP` stays: it says what kind of failure it is;
-    so do the keys of JSON objects that are words.
+    so do the keys of JSON objects that are words, and the value of `error`, `code`, `type` or `reason` that is a code.
 
     >>> mask("Order 4711 of 'ada' rejected at 2026-01-31T12:00:00Z: HTTP 422")
     'Order <n> of <text> rejected at <time>: HTTP 422'
