@@ -191,6 +191,17 @@ def test_the_entries_of_what_never_began_are_on_the_list_again(action: Operation
     assert counted() == counters()
 
 
+def test_a_completed_operation_keeps_nothing_of_what_it_took_away() -> None:
+    """An ended conversation's row quotes a failure, which an erasure would have to find here."""
+    ids = [*ended("c-1"), listed("b")]
+    operation = begun(ids)
+    assert LiftedExclusion.objects.count() == 2
+    deliver(ids)
+    carry_on()
+    assert state(operation) == "completed"
+    assert not LiftedExclusion.objects.exists()
+
+
 def test_a_report_that_came_meanwhile_counts_beside_those_before() -> None:
     ids = [listed("b", reports=3)]
     operation = begun(ids)

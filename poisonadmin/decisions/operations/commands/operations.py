@@ -66,9 +66,13 @@ WHERE operation.id = %(id)s AND EXISTS (
       AND former.state = 'NDLV' AND former.id < message.id)
 """
 _NEXT_STAGE = "UPDATE operation SET stage = stage + 1 WHERE id = %(id)s AND stage = %(stage)s AND state = 'running'"
+# Nothing is put back any more: what it had taken away, which may quote a failure, is not kept.
 _END = """
-UPDATE operation SET ended_at = now(), state = %(to)s, state_at = now()
-WHERE id = %(id)s AND ended_at IS NULL AND state = %(from)s
+WITH over AS (
+    UPDATE operation SET ended_at = now(), state = %(to)s, state_at = now()
+    WHERE id = %(id)s AND ended_at IS NULL AND state = %(from)s RETURNING id
+)
+DELETE FROM lifted_exclusion USING over WHERE operation_id = over.id
 """
 
 
