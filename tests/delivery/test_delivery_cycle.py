@@ -220,10 +220,10 @@ def test_two_claims_share_a_destinations_concurrency_while_more_waits_than_one_t
 def test_all_claims_together_have_no_more_under_way_than_the_window_of_a_destination(destination: str) -> None:
     """Else an endpoint that hangs, whose window is small, would hold a task for each of many small claims."""
     Destination.objects.update(window=4)
-    ids = enqueue(20)
+    enqueue(20)
     assert claim().size == 4
     assert claim_due(tasks=1) is None
-    answer(ids[:3])
+    answer(Message.objects.filter(state="DLNG").values_list("id", flat=True)[:3])
     assert claim().size == 3
     assert claim_due(tasks=1) is None
 

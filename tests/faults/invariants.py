@@ -169,13 +169,22 @@ SELECT address_id, state, reason, group_id, original_address_id, sum(counted) AS
 
 
 def sleeping(ask: Ask) -> list[str]:
-    """L: return waiting messages that no claim will find, because they are due below the floor of their lane."""
+    """L: return waiting messages that no claim will find, because they are due below the floor of their lane.
+
+    What a predecessor in its conversation or its operation holds back is found again when that one goes on.
+    """
     return told("below the floor of its lane", _ids(ask, _SLEEPING))
 
 
 _SLEEPING = """
-SELECT message.id FROM message JOIN lane ON lane.id = message.lane_id
-WHERE state = 'TBDL' AND (lane.next_due IS NULL OR due_at < lane.next_due)
+SELECT message.id
+FROM message JOIN lane ON lane.id = message.lane_id LEFT JOIN operation ON operation.id = message.operation_id
+WHERE message.state = 'TBDL' AND (lane.next_due IS NULL OR due_at < lane.next_due)
+  AND (operation.ended_at IS NULL AND operation.state <> 'running') IS NOT TRUE
+  AND (lane.conversation_id IS NULL OR NOT EXISTS (
+      SELECT FROM envelope JOIN message AS before ON before.id = envelope.id
+      WHERE conversation_id = lane.conversation_id AND before.address_id = message.address_id
+        AND before.id < message.id AND before.state IN ('TBDL', 'DLNG', 'NDLV')))
 """
 
 

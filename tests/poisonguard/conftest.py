@@ -170,7 +170,9 @@ def web(test_database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture
 def service(transactional_db: None, web: Web, tmp_path: Path) -> Service:
-    """Return the running PoisonAdmin with a token of an operator."""
+    """Return the running PoisonAdmin with a token of an operator; a test that failed may have left it stopped."""
+    if web.process.poll() is not None:
+        web.start()
     made = create_token(make_user("olga", Role.OPERATOR, []), "guard", scopes=list(Permission), by="test")
     return Service(web, made.text, tmp_path / "journals")
 

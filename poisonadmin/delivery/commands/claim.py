@@ -87,6 +87,7 @@ class _DueLane(NamedTuple):
     slots: int | None
 
 
+_HAS_CANDIDATES = "SELECT EXISTS (SELECT FROM lane WHERE is_open AND is_isolation AND next_due <= now())"
 _NEXT_DUE = "SELECT extract(epoch FROM min(next_due) - now())::float8 FROM lane WHERE is_open"
 
 # Messages that nobody decided on in bulk go first.
@@ -266,6 +267,8 @@ def claim_isolated() -> ClaimRef | None:
 
     A destination's candidates are in one such claim at a time, and nothing else of it beside them.
     """
+    if not fetch_values(_HAS_CANDIDATES)[0]:  # they are rare, and whoever claims asks for them first
+        return None
     return _claim(partial(isolated_allowances, limit=CANDIDATES_A_CLAIM), 1, isolation=True)
 
 
