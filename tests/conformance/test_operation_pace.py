@@ -14,6 +14,7 @@ from django.db import connection
 from benchmarks import loads
 from benchmarks.consumer import Arrival, Sink, running_sink
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.decisions.operations.commands.beginning import OperationTerms, begin
 from poisonadmin.decisions.operations.commands.operations import change
 from poisonadmin.decisions.operations.domain.actions import OperationAction
@@ -112,7 +113,7 @@ def members(
 
 def approve(some: Members, pace: Pace) -> Begun:
     """Begin to approve members."""
-    selection = freeze(ids=some.ids, principal=SYSTEM)
+    selection = freeze(narrowed=Sql("m.id = ANY({ids})", ids=some.ids), principal=SYSTEM)
     terms = OperationTerms(pace)
     operation = begin(selection, OperationAction.APPROVE, reason="mended", principal=SYSTEM, terms=terms)
     return Begun(operation, some, [])

@@ -12,7 +12,7 @@ from poisonadmin.store.models.lane import Lane
 from poisonadmin.store.models.message import Message
 from tests.fixtures.decisions import approve, mark_fail, quarantine
 from tests.fixtures.delivery import answer, claim, counted, counters, end_nodes, enqueue, make_destination, states
-from tests.messages.overlap import overlap
+from tests.messages.overlap import overlap, rows
 
 WHY = {"principal": SYSTEM, "reason": "looked at it"}
 
@@ -194,3 +194,30 @@ def test_a_lane_is_kept_when_a_claim_that_is_not_committed_puts_the_next_message
     assert conversations_with_lanes() == {"c-1"}
     deliver([second])
     assert states([first, second]) == ["DLVD", "DLVD"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_settling_waits_for_no_lane_that_a_claim_has_locked() -> None:
+    """Each would wait for a lane of the other, for a claim and a settling lock many."""
+    make_destination(ordered=True)
+    heads = enqueue(conversation_id="c-1") + enqueue(conversation_id="c-2")
+    assert sorted(taken()) == heads
+    behind = enqueue(conversation_id="c-1") + enqueue(conversation_id="c-2")
+    assert taken() == []
+    answer(heads)
+    race = overlap(lambda: rows("SELECT id FROM lane WHERE conversation_id = 'c-1' FOR NO KEY UPDATE"), settle)
+    assert not race.waited
+    assert states(heads) == ["DLVD", "DLVD"]
+    assert due_conversations() == {"c-2"}
+    recover()
+    assert due_conversations() == {"c-1", "c-2"}
+    assert sorted(taken()) == behind
+
+
+def due_conversations() -> set[str]:
+    """Return the conversations of which something is due."""
+    return set(
+        Lane.objects.filter(conversation_id__isnull=False, next_due__isnull=False).values_list(
+            "conversation_id", flat=True
+        )
+    )

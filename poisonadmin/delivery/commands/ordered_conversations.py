@@ -59,6 +59,8 @@ FROM unnest(%(ids)s::bigint[], %(addresses)s::bigint[], %(conversations)s::text[
 WHERE message.id = arrived.id AND message.state = 'TBDL' RETURNING lane.id
 """
 
+_LOCK_LANES = "SELECT id FROM lane WHERE id = ANY(%(lanes)s) ORDER BY id FOR NO KEY UPDATE"
+
 # On an address that is ordered no longer a conversation's lane is one like any other, until it is empty. The head is
 # looked for among all messages of the conversation on this address, wherever they wait: a predecessor that
 # was approved, or is tried alone as a candidate, holds the others too.
@@ -180,23 +182,28 @@ def schedule_heads(cursor: CursorWrapper) -> None:
 
 
 def refresh_head(cursor: CursorWrapper) -> None:
-    """Schedule behind heads that have moved on: what was delivered, or given up, lets its successors go."""
+    """Schedule behind heads that have moved on: what was delivered, or given up, lets its successors go.
+
+    Lanes that another transaction has locked are left to the next claim, which looks again.
+    """
     cursor.execute(_IS_USED)
     if cursor.fetchone()[0]:
         cursor.execute(str(_MOVED_ON))
-        refresh_heads(cursor, {row[0] for row in cursor.fetchall()})
+        refresh_heads(cursor, {row[0] for row in cursor.fetchall()}, waits=False)
 
 
-def refresh_heads(cursor: CursorWrapper, lane_ids: set[int]) -> None:
+def refresh_heads(cursor: CursorWrapper, lane_ids: set[int], *, waits: bool = True) -> None:
     """Find the head of each conversation's lane, and when it is due.
 
     What came to the lane while its conversation ended is parked; held behind what was parked then, it would never be
-    looked at.
+    looked at. Heads are read after the lanes are locked: those that were read before could be written over newer ones.
+    `waits`: for whoever has locked one of the lanes. Who has locked others before must not.
     """
     if lane_ids:
         cursor.execute(_OF_ENDED, {"lanes": sorted(lane_ids)})
         refuse_excluded(cursor, [row[0] for row in cursor.fetchall()])
-        cursor.execute(str(_READ_HEADS), {"lanes": sorted(lane_ids)})
+        cursor.execute(_LOCK_LANES if waits else f"{_LOCK_LANES} SKIP LOCKED", {"lanes": sorted(lane_ids)})
+        cursor.execute(str(_READ_HEADS), {"lanes": [row[0] for row in cursor.fetchall()]})
 
 
 def runs(cursor: CursorWrapper, lane_ids: Sequence[int]) -> dict[int, list[int]]:

@@ -53,9 +53,16 @@ SELECT address_id, id FROM lane
 WHERE address_id = ANY(%(addresses)s) AND conversation_id IS NULL AND is_isolation = %(isolation)s
   AND operation_id IS NOT DISTINCT FROM %(operation)s
 """
+# Where lanes are let go all those of their addresses are opened next: they are locked here, in the order of their ids.
 _HOLD = """
+WITH locked AS (
+    SELECT id FROM lane
+    WHERE operation_id = %(operation)s OR NOT %(held)s
+          AND address_id IN (SELECT address_id FROM lane WHERE operation_id = %(operation)s)
+    ORDER BY id FOR NO KEY UPDATE
+)
 UPDATE lane SET is_held = %(held)s, is_open = is_open AND NOT %(held)s
-WHERE operation_id = %(operation)s RETURNING address_id
+FROM locked WHERE lane.id = locked.id AND operation_id = %(operation)s RETURNING address_id
 """
 # What waits of an operation without lanes of its own; and the first on each of its lanes.
 _WAITING = """
