@@ -49,7 +49,7 @@ programs: install ## Install Chromium and RabbitMQ, which tests need, where they
 
 .PHONY: test
 test: assets programs ## Run the test suite in four processes; ARGS='-k claim' chooses, ARGS='-n 0' needs one
-	$(BIN)/python -m pytest -n 4 --ignore tests/brokers -m 'not long' $(ARGS)
+	$(BIN)/python -m pytest -n 4 --max-worker-restart 0 --ignore tests/brokers -m 'not long' $(ARGS)
 
 .PHONY: test-long
 test-long: install assets ## Run the tests that take long by their nature: faults under load, memory, every page

@@ -214,7 +214,7 @@ def test_settling_waits_for_no_lane_that_a_claim_has_locked() -> None:
     assert sorted(taken()) == behind
 
 
-def due_conversations() -> set[str]:
+def due_conversations() -> set[str | None]:
     """Return the conversations of which something is due."""
     return set(
         Lane.objects.filter(conversation_id__isnull=False, next_due__isnull=False).values_list(
