@@ -49,9 +49,11 @@ SECRET = {"type": "object", "properties": {"secret": {"type": "string"}}, "requi
 
 
 class AlertRuleInput(SettingsInput):
-    """`limits`: minutes by kind, for `group_grows_again`, `oldest_undecided`, `overdue_deliveries` and
-    `source_unreachable`. `search`: words of the search box, which narrow `oldest_undecided`. `to`: one URL for a
-    webhook, mail addresses for e-mail.
+    """`limits`: minutes by kind, for `group_grows_again`, `oldest_undecided`, `overdue_deliveries`,
+    `source_unreachable` and `operation_ended`. `search`: words of the search box, which narrow `oldest_undecided`.
+    `to`: one URL for a webhook, mail addresses for e-mail, the webhook URL for Slack and Teams, for PagerDuty the
+    routing key and perhaps the URL of its events. A secret in it is not shown again; what is shown instead, sent back,
+    leaves it as it is.
 
     `quiet_from` and `quiet_until`: `HH:MM` in `time_zone`, both or neither. `send_resolved`: the end of alerts is sent,
     too.

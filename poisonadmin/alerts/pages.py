@@ -22,6 +22,7 @@ from poisonadmin.alerts.queries.alerts import (
     list_alert_rules,
     list_alerts,
 )
+from poisonadmin.alerts.queries.operations import OPERATION_CONDITIONS
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.domain.errors import PoisonAdminError
@@ -32,8 +33,7 @@ from poisonadmin.web.pages.setting_fields import SettingsForm
 from poisonadmin.web.pages.views import Section, SidebarEntry, page, pager
 
 _NOTES = {
-    AlertKind.OPERATION_HALTED: "Only where all addresses of the operation match.",
-    AlertKind.BREAK_GLASS: "Only where all addresses of the operation match.",
+    **dict.fromkeys(OPERATION_CONDITIONS, "Only where all addresses of the operation match."),
     AlertKind.OVERDUE_DELIVERIES: "On addresses that deliver; messages of operations are not counted.",
     AlertKind.SOURCE_UNREACHABLE: "Sources belong to no address.",
 }

@@ -7,7 +7,9 @@ from datetime import datetime
 
 @dataclass(frozen=True)
 class Notice:
-    """One try of a delivery. `webhook_id` and `body` are the same at every try. `secrets`: the newest first."""
+    """One try of a delivery. `webhook_id` and `body` are the same at every try. `secrets`: the newest first, or those
+    that the channel hides of where it sends.
+    """
 
     webhook_id: str
     body: str
@@ -42,6 +44,8 @@ class AlertChannel:
     """`check`: returns where to send, or raises InvalidAlertRule. `send`: never raises.
 
     `is_signed`: its rules have a secret. `gathers_seconds`: alerts of a rule within this time go together.
+    `hide`: where to send, checked -> what is shown of it, and the secrets, which nobody is shown; None where all of it
+    may be shown.
     """
 
     words: str
@@ -50,3 +54,4 @@ class AlertChannel:
     send: Callable[[Notice, HttpPost], ChannelAnswer]
     is_signed: bool
     gathers_seconds: int
+    hide: Callable[[Sequence[str]], tuple[list[str], list[str]]] | None = None

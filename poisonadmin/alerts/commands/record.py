@@ -17,7 +17,8 @@ from poisonadmin.alerts.commands.rules import new_webhook_id
 from poisonadmin.alerts.domain.conditions import MAX_TITLE_CHARS, Condition, one_line
 from poisonadmin.alerts.domain.kinds import GROUP_KINDS, KINDS, AlertDeliveryState, AlertKind, ChannelKind
 from poisonadmin.alerts.domain.rules import quiet_hours
-from poisonadmin.alerts.queries.conditions import LASTING, UnseenGroup, places_of_groups, watched
+from poisonadmin.alerts.queries.conditions import LASTING, UnseenGroup, places_of_groups
+from poisonadmin.alerts.queries.watched import watched
 from poisonadmin.core.queries.rows import QueryTooExpensive, fetch_rows, fetch_values
 from poisonadmin.store.models.alert import Alert, AlertDelivery, AlertRule
 

@@ -8,6 +8,7 @@ from uuid import uuid4
 from django.db import connection, transaction
 from django.db.models.functions import Now
 
+from poisonadmin.alerts.channels.contract import AlertChannel
 from poisonadmin.alerts.channels.registry import CHANNELS
 from poisonadmin.alerts.domain.kinds import AlertDeliveryState, ChannelKind
 from poisonadmin.alerts.domain.notices import SECRET_BYTES, secret_text
@@ -60,8 +61,18 @@ def check_alert_rule(fields: AlertRuleFields, *, principal: Principal) -> AlertR
 
     instead: dict[str, Any] = {"search": search}
     if fields.channel in list(ChannelKind):
-        instead["to"] = lambda: CHANNELS[ChannelKind(fields.channel)].check(fields.to)
+        instead["to"] = lambda: list(fields.to) if _keeps_place(fields) else _channel(fields).check(fields.to)
     return checked_fields(fields, instead)
+
+
+def _channel(fields: AlertRuleFields) -> AlertChannel:
+    return CHANNELS[ChannelKind(fields.channel)]
+
+
+def _keeps_place(fields: AlertRuleFields) -> bool:
+    """Return whether the rule of this name is to send where it does, of which the receiver shows a part only."""
+    same = AlertRule.objects.filter(name=fields.name, channel=fields.channel, to=list(fields.to))
+    return _channel(fields).hide is not None and same.exists()
 
 
 def save_alert_rule(
@@ -74,14 +85,20 @@ def save_alert_rule(
     """
     require_scope(principal, fields)
     values = vars(check_alert_rule(fields, principal=principal))
-    secrets = [_new_secret()] if CHANNELS[ChannelKind(fields.channel)].is_signed else []
+    channel = _channel(fields)
+    secrets = [_new_secret()] if channel.is_signed else []
+    hidden: dict[str, Any] = {}
+    if channel.hide is not None and not _keeps_place(fields):
+        shown, secrets = channel.hide(values["to"])
+        values = {**values, "to": shown}
+        hidden = {"secrets": secrets}
 
     def write(before: AlertRule | None) -> dict[str, Any]:
         if before is None:
             return {**values, "owner": principal.name, "secrets": secrets}
         if before.channel != fields.channel:
             raise InvalidAlertRule("channel", "cannot be changed; make another rule.")
-        return {**values, "owner": principal.name}
+        return {**values, **hidden, "owner": principal.name}
 
     row = configured.save(
         AlertRule,
@@ -93,7 +110,7 @@ def save_alert_rule(
         shortened={"search": lambda text: fields_of({"q": [text or ""]})},
         require_seen=lambda row: require_in_scope(row, row.id, principal),
     )
-    return row, secrets[0] if secrets and row.version == 1 else None
+    return row, secrets[0] if channel.is_signed and row.version == 1 else None
 
 
 def require_scope(principal: Principal, fields: AlertRuleFields) -> None:

@@ -92,6 +92,39 @@ def counts_wrong(address: str, wrong: int) -> str:
     return f"The counts of {one_line(address)} are wrong by {wrong:,}"
 
 
+def _operation(operation_id: int, verb: str, count: int) -> str:
+    return f"operation #{operation_id}, {verb} {count:,} message{'' if count == 1 else 's'}"
+
+
+def sign_off_waits(operation_id: int, verb: str, count: int, who: str) -> str:
+    """Return what an alert says of an operation that waits for the sign-off of another person."""
+    return f"{one_line(who, 100)} needs a sign-off for {_operation(operation_id, verb, count)}"
+
+
+def sign_off_result(operation_id: int, verb: str, count: int, by: str | None, *, is_consent: bool) -> str:
+    """Return what an alert says of a sign-off that is decided; `by`: who did, None where nobody did in time.
+
+    >>> sign_off_result(7, "Approve", 1700, "kim", is_consent=True)
+    'kim signed off operation #7, Approve 1,700 messages'
+    >>> sign_off_result(7, "Approve", 1, None, is_consent=False)
+    'Nobody signed off operation #7, Approve 1 message, in time'
+    """
+    what = _operation(operation_id, verb, count)
+    if by is None:
+        return f"Nobody signed off {what}, in time"
+    return f"{one_line(by, 100)} {'signed off' if is_consent else 'refused'} {what}"
+
+
+def operation_ended(operation_id: int, verb: str, count: int, state: str, outcomes: Mapping[str, int]) -> str:
+    """Return what an alert says of an operation that is over, with how many messages came to each outcome.
+
+    >>> operation_ended(7, "Approve", 12, "completed", {"delivered": 10, "failed_same": 2, "skipped": 0})
+    'Completed: operation #7, Approve 12 messages: 10 delivered, 2 failed same'
+    """
+    found = ", ".join(f"{n:,} {outcome.replace('_', ' ')}" for outcome, n in outcomes.items() if n)
+    return f"{state.capitalize()}: {_operation(operation_id, verb, count)}{f': {found}' if found else ''}"
+
+
 def operation_halted(operation_id: int, why: str | None) -> str:
     """Return what an alert says of an operation that halted."""
     return f"Operation #{operation_id} halted{f': {one_line(why)}' if why else ''}"

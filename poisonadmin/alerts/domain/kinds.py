@@ -13,6 +13,9 @@ class AlertKind(StrEnum):
     ADDRESS_STOPPED = "address_stopped"
     SOURCE_UNREACHABLE = "source_unreachable"
     OPERATION_HALTED = "operation_halted"
+    OPERATION_ENDED = "operation_ended"
+    SIGN_OFF_WAITS = "sign_off_waits"
+    SIGN_OFF_RESULT = "sign_off_result"
     BREAK_GLASS = "break_glass"
     COUNTS_WRONG = "counts_wrong"
 
@@ -20,6 +23,13 @@ class AlertKind(StrEnum):
 class ChannelKind(StrEnum):
     WEBHOOK = "webhook"
     EMAIL = "email"
+    SLACK = "slack"
+    TEAMS = "teams"
+    PAGERDUTY = "pagerduty"
+
+
+# Those that can tell of a report: nothing of where they send is a secret.
+REPORT_CHANNELS = (ChannelKind.WEBHOOK, ChannelKind.EMAIL)
 
 
 class AlertDeliveryState(StrEnum):
@@ -72,6 +82,11 @@ KINDS: Mapping[AlertKind, AlertKindInfo] = {
         "Source unreachable", Limit("Time without reading a source", 5), has_address=False
     ),
     AlertKind.OPERATION_HALTED: AlertKindInfo("Operation halted"),
+    AlertKind.OPERATION_ENDED: AlertKindInfo(
+        "Operation ended", Limit("Least length of an operation", 5), has_end=False
+    ),
+    AlertKind.SIGN_OFF_WAITS: AlertKindInfo("Sign-off waits"),
+    AlertKind.SIGN_OFF_RESULT: AlertKindInfo("Result of a sign-off", has_end=False),
     AlertKind.BREAK_GLASS: AlertKindInfo("Operation without its sign-off", has_end=False),
     AlertKind.COUNTS_WRONG: AlertKindInfo("Counts wrong"),
 }

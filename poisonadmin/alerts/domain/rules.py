@@ -98,7 +98,7 @@ def _zone(zone: str) -> str:
 
 @settings.configuration
 class AlertRuleFields:
-    """`limits`: minutes by kind, for kinds that have a limit. `to`: a URL, or mail addresses. `search`: words of the
+    """`limits`: minutes by kind, for kinds that have a limit. `to`: where the channel sends. `search`: words of the
     search box, empty for every message.
 
     `quiet_from`, `quiet_until`: `HH:MM` in `time_zone`, or both None. An alert on the same thing is sent at most once

@@ -8,47 +8,17 @@ from urllib.parse import quote
 from poisonadmin.alerts.domain import conditions as titles
 from poisonadmin.alerts.domain.conditions import Condition
 from poisonadmin.alerts.domain.kinds import AlertKind
+from poisonadmin.alerts.queries.operations import OPERATION_CONDITIONS
 from poisonadmin.alerts.queries.searched import longest_waiting
-from poisonadmin.core.domain.addresses import ANY_WORDS
+from poisonadmin.alerts.queries.watched import Watched
 from poisonadmin.core.queries.rows import bounded, fetch_rows, fetch_values
-from poisonadmin.core.queries.scope import address_ids
-from poisonadmin.core.queries.sql import TRUE, Sql, all_of, name
+from poisonadmin.core.queries.sql import Sql, all_of
 from poisonadmin.messages.queries.counts import NOW, wrong_counts_at
 from poisonadmin.messages.queries.due import come_due
 
 CAP = 1000
 SECONDS_TO_READ = 3
 NAMED_ADDRESSES = 5
-
-
-@dataclass(frozen=True)
-class Watched:
-    """The scope of a rule. `address_ids` None: every address. `limit`: the kind's, zero where it has none.
-
-    `patterns`: of the addresses; `search`: what messages are narrowed to.
-    """
-
-    address_ids: Sequence[int] | None
-    limit: timedelta
-    patterns: Sequence[str] = (ANY_WORDS,)
-    search: str = ""
-
-    def condition(self, column: str) -> Sql:
-        """Return the condition that `column` is one of the addresses."""
-        if self.address_ids is None:
-            return TRUE
-        return Sql("{column} = ANY({ids})", column=name(column), ids=self.address_ids)
-
-    @property
-    def holds_all(self) -> Sql:
-        """The condition that all messages of a `selection s` were on these addresses."""
-        return TRUE if self.address_ids is None else Sql("s.address_ids <@ {ids}::bigint[]", ids=self.address_ids)
-
-
-def watched(addresses: Sequence[str], minutes: int, search: str = "") -> Watched:
-    """Return what a rule with these patterns, this limit and this search watches."""
-    ids = None if ANY_WORDS in addresses else address_ids(addresses)
-    return Watched(ids, timedelta(minutes=minutes), addresses, search)
 
 
 def oldest_undecided(of: Watched) -> list[Condition]:
@@ -150,51 +120,6 @@ def source_unreachable(of: Watched) -> list[Condition]:
     ]
 
 
-def operation_halted(of: Watched) -> list[Condition]:
-    """Return the operations that halted and are not over, all of whose messages were on watched addresses."""
-    rows = fetch_rows(
-        Sql(
-            """SELECT o.id, o.action, o.count, o.halted_why, o.state_at
-            FROM operation o JOIN selection s ON s.id = o.selection_id
-            WHERE o.ended_at IS NULL AND o.state = 'halted' AND {on} ORDER BY o.id""",
-            on=of.holds_all,
-        )
-    )
-    return [
-        Condition(
-            str(operation_id),
-            at.isoformat(),
-            titles.operation_halted(operation_id, why),
-            f"/operations/{operation_id}/",
-            {"operation_id": str(operation_id), "action": action, "count": count},
-        )
-        for operation_id, action, count, why, at in rows
-    ]
-
-
-def break_glass(of: Watched) -> list[Condition]:
-    """Return the operations begun without their sign-off within a day, with all messages on watched addresses."""
-    rows = fetch_rows(
-        Sql(
-            """SELECT o.id, o.action, o.count, o.requested_by, o.broke_glass_at
-            FROM operation o JOIN selection s ON s.id = o.selection_id
-            WHERE o.broke_glass_at IS NOT NULL AND o.broke_glass_at > now() - interval '1 day' AND {on}
-            ORDER BY o.id""",
-            on=of.holds_all,
-        )
-    )
-    return [
-        Condition(
-            str(operation_id),
-            at.isoformat(),
-            titles.break_glass(operation_id, who, count),
-            f"/operations/{operation_id}/",
-            {"operation_id": str(operation_id), "action": action, "count": count, "requested_by": who},
-        )
-        for operation_id, action, count, who, at in rows
-    ]
-
-
 def counts_wrong(of: Watched) -> list[Condition]:
     """Return the addresses whose counters differed from their messages when they were last compared."""
     return [
@@ -214,8 +139,7 @@ LASTING: Mapping[AlertKind, Callable[[Watched], list[Condition]]] = {
     AlertKind.OVERDUE_DELIVERIES: overdue_deliveries,
     AlertKind.ADDRESS_STOPPED: address_stopped,
     AlertKind.SOURCE_UNREACHABLE: source_unreachable,
-    AlertKind.OPERATION_HALTED: operation_halted,
-    AlertKind.BREAK_GLASS: break_glass,
+    **OPERATION_CONDITIONS,
     AlertKind.COUNTS_WRONG: counts_wrong,
 }
 """What lasts as long as its query finds it."""

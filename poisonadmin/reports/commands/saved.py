@@ -18,7 +18,7 @@ from django.urls import reverse
 from poisonadmin.alerts.channels.registry import CHANNELS
 from poisonadmin.alerts.commands.rules import new_webhook_id
 from poisonadmin.alerts.domain.conditions import one_line
-from poisonadmin.alerts.domain.kinds import ChannelKind
+from poisonadmin.alerts.domain.kinds import REPORT_CHANNELS, ChannelKind
 from poisonadmin.alerts.domain.notices import SECRET_BYTES, NoticeType, secret_text
 from poisonadmin.core.commands.configured import remove_own, save_own
 from poisonadmin.core.commands.schedules import next_run, rights_of_owner, run_each_due
@@ -70,8 +70,8 @@ def _places(kept: SavedReportSettings) -> list[str]:
         if kept.to:
             raise InvalidValue("needs a channel.")
         return []
-    if kept.channel not in list(ChannelKind):
-        raise InvalidReport("channel", f"must be one of {', '.join(ChannelKind)}.")
+    if kept.channel not in REPORT_CHANNELS:
+        raise InvalidReport("channel", f"must be one of {', '.join(REPORT_CHANNELS)}.")
     if not kept.schedule:
         raise InvalidReport("schedule", "is required to have others told.")
     return CHANNELS[ChannelKind(kept.channel)].check(kept.to)

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from poisonadmin.alerts.domain.kinds import ChannelKind
+from poisonadmin.alerts.domain.kinds import REPORT_CHANNELS
 from poisonadmin.core.domain import settings
 from poisonadmin.core.domain.errors import all_checked
 from poisonadmin.core.domain.exports import ColumnType, FileFormat, Schema
@@ -277,7 +277,7 @@ class SavedReportSettings:
     )
     is_shared: bool = settings.switch("Share it with others", default=False)
     channel: str | None = settings.choice(
-        "When it is ready, tell by", one_of(ChannelKind, "."), default=None, hint="Nobody"
+        "When it is ready, tell by", one_of(REPORT_CHANNELS, "."), default=None, hint="Nobody"
     )
     to: Sequence[str] = settings.lines(
         "Send to",

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from django import forms
 
 from poisonadmin.alerts.channels.registry import CHANNELS
+from poisonadmin.alerts.domain.kinds import REPORT_CHANNELS
 from poisonadmin.core.domain.errors import NEW, AlreadyExists, PoisonAdminError, PreconditionFailed
 from poisonadmin.core.domain.exports import FileFormat
 from poisonadmin.core.domain.filter_values import InvalidFilter
@@ -89,7 +90,7 @@ class ReportForm(SettingsFields):
     rest = "To keep it under a name"
     settings: ClassVar[Mapping[str, Setting]] = {
         **_SETTINGS,
-        "channel": replace(_SETTINGS["channel"], words={kind: one.words for kind, one in CHANNELS.items()}),
+        "channel": replace(_SETTINGS["channel"], words={kind: CHANNELS[kind].words for kind in REPORT_CHANNELS}),
     }
     kind = TextField("Kind", choices=[(str(kind), info.words) for kind, info in KINDS.items()], needed=True)
     format = TextField("Format", choices=list(FORMATS.items()), initial=str(FileFormat.XLSX))

@@ -126,6 +126,10 @@ class Operation(models.Model):
                 name="operation_by_requester",
                 condition=Q(sign_off__isnull=True),
             ),
+            models.Index("ended_at", name="operation_ended", condition=Q(ended_at__isnull=False)),
+            models.Index(
+                "sign_off_expires_at", name="operation_sign_off", condition=Q(sign_off_expires_at__isnull=False)
+            ),
             models.Index("id", name="operation_broke_glass", condition=Q(broke_glass_at__isnull=False)),
         ]
 
