@@ -223,6 +223,7 @@ ROUTES = {
     "jobs": Expected(),
     "jobs-one": Expected(READ, OF_AN_ADDRESS),
     "nodes": Expected(),
+    "deployments": Expected(),
     "nodes-one": Expected(READ, OF_AN_ADDRESS),
     "audit": Expected(),
     "archive": Expected(),

@@ -17,6 +17,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.decisions.operations.domain.actions import ACTIONS, DELIVERING, Action
 from poisonadmin.decisions.operations.domain.params import may_carry_out
 from poisonadmin.decisions.queries.approval_warnings import approval_warning_of
+from poisonadmin.decisions.queries.replays import evidence
 from poisonadmin.desk.pages import readable
 from poisonadmin.desk.pages.opened_from import PARAMETER, opened_from
 from poisonadmin.desk.pages.readable import MAX_SHOWN_BYTES, NoTree
@@ -148,6 +149,7 @@ def show(request: HttpRequest, principal: Principal, message_id: int) -> HttpRes
         "actions": [] if message.archived else _actions(message, principal),
         "is_overdue": message.confirm_by is not None and message.confirm_by < timezone.now(),
         "final": message.state in {"DLVD", "FAIL"},
+        "evidence": evidence(message_id) if message.state == State.NDLV else [],
     }
     transport = get_transport(message_id, principal=principal).transport
     context["transport"] = _transport_lines(transport) if transport else []
