@@ -10,6 +10,7 @@ from typing import Any
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.queries.masking import masks_of
 from poisonadmin.core.queries.rows import Versioned, columns, fetch, fetch_by_id, fetch_rows
 from poisonadmin.core.queries.sql import Sql, all_given
 from poisonadmin.policies.domain.circles import dead_letter_way
@@ -148,13 +149,14 @@ def latest_dry_run(rule_id: int, *, principal: Principal) -> DryRunRow:
     if reads_payloads(rule.match) or run.params["rule_version"] != rule.version:
         principal.require(Permission.READ_PAYLOAD)
     result = run.result or {"read": 0, "matched": 0, "found": []}
-    found = DryRunResult(result["read"], result["matched"], _places(result["found"]))
+    found = DryRunResult(result["read"], result["matched"], _places(result["found"], principal))
     return DryRunRow(**run.shown, **run.params, result=found)
 
 
-def _places(stored: Sequence[Mapping[str, Any]]) -> list[DryRunPlace]:
+def _places(stored: Sequence[Mapping[str, Any]], principal: Principal) -> list[DryRunPlace]:
     ids = sorted({one["group_id"] for one in stored if one["group_id"] is not None})
-    titles = {row["id"]: row["title"] for row in fetch(dict, _TITLES, [ids])} if ids else {}
+    masks = masks_of(principal)
+    titles = {row["id"]: masks.title(row["id"], row["title"]) for row in fetch(dict, _TITLES, [ids])} if ids else {}
     return [
         DryRunPlace(one["address"], one["group_id"], titles.get(one["group_id"]), one["matched"], list(one["samples"]))
         for one in stored

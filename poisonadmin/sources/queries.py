@@ -1,7 +1,7 @@
 """Sources, their files and the lines that were set aside; broker checks, each for the account that requested it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,6 +9,8 @@ from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import MAX_ID
+from poisonadmin.core.domain.masking import Masks
+from poisonadmin.core.queries.masking import masks_of
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import (
     StoredBytes,
@@ -173,7 +175,10 @@ def list_rejected(
         shown=SHOWN_BYTES,
         of=Sql("r.source_id IS NULL") if source_id is None else Sql("r.source_id = {id}", id=source_id),
     )
-    return fetch_page(RejectedRow, lines, page=page)
+    found = fetch_page(RejectedRow, lines, page=page)
+    # Nobody knows at which addresses they would have been.
+    masks = masks_of(principal)
+    return replace(found, results=[masks.row(row) for row in found.results])
 
 
 def rejected_raw(rejected_id: int, *, principal: Principal) -> StoredBytes:
@@ -182,7 +187,11 @@ def rejected_raw(rejected_id: int, *, principal: Principal) -> StoredBytes:
     found = None
     if principal.sees_everything and 0 < rejected_id <= MAX_ID:
         found = stored_bytes("rejected_line", "raw", rejected_id)
-    return known(found, f"rejected line {rejected_id}")
+    line = known(found, f"rejected line {rejected_id}")
+    if not (masks := masks_of(principal)):
+        return line
+    whole = (masks.text(b"".join(line.slices).decode("latin-1")) or "").encode("latin-1")
+    return StoredBytes(len(whole), iter([whole]))
 
 
 # A check that waits longer is shown as failed: no io worker runs.
@@ -216,8 +225,22 @@ def get_broker_check(check_id: int, *, principal: Principal) -> BrokerCheckRow:
         purpose=run.params["purpose"],
         kind=run.params["kind"],
         source_id=run.params["source_id"],
-        result=None if run.result is None else result_from(run.result),
+        result=None if run.result is None else _masked(result_from(run.result), masks_of(principal)),
     )
+
+
+def _masked(result: BrokerCheckResult, masks: Masks) -> BrokerCheckResult:
+    """Return the result with its messages masked by every rule: nobody knows at which addresses they will be."""
+    messages = [
+        replace(
+            one,
+            payload_text=masks.body(one.payload_text.encode()).decode(),
+            headers={name: masks.header(name, text) for name, text in one.headers.items()},
+            exception_message=masks.text(one.exception_message),
+        )
+        for one in result.messages
+    ]
+    return replace(result, messages=messages)
 
 
 def _is_overdue(run: StoredRun) -> bool:

@@ -22,6 +22,8 @@ from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.restart_jobs.commands import save_restart_job
 from poisonadmin.decisions.sign_offs.commands import save_sign_off_rule
 from poisonadmin.groups.alike.commands import request_search as request_alike_search
+from poisonadmin.masking.commands import save_masking_rule
+from poisonadmin.masking.domain import MaskingRuleFields
 from poisonadmin.poison_list.commands import Report, report
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.reports.commands.requests import request_report
@@ -70,10 +72,10 @@ class Expected:
 
 READ, PAYLOAD, DECIDE = Permission.READ, Permission.READ_PAYLOAD, Permission.DECIDE
 PAUSE, EXPORT, CONFIGURE = Permission.PAUSE, Permission.EXPORT, Permission.CONFIGURE
-INGEST, SIGN_OFF = Permission.INGEST, Permission.SIGN_OFF
+INGEST, SIGN_OFF, REVEAL = Permission.INGEST, Permission.SIGN_OFF, Permission.REVEAL
 ALLOWED = {
     "viewer": {READ, PAYLOAD, EXPORT},
-    "operator": {READ, PAYLOAD, EXPORT, DECIDE, PAUSE, INGEST},
+    "operator": {READ, PAYLOAD, REVEAL, EXPORT, DECIDE, PAUSE, INGEST},
     "admin": set(Permission),
 }
 EVERYBODY = ("anonymous", "roleless", *ALLOWED, "outsider")
@@ -102,6 +104,7 @@ ROUTES = {
     "messages-one": Expected(READ, OF_AN_ADDRESS),
     "messages-payload": Expected(PAYLOAD, OF_AN_ADDRESS),
     "messages-edit": Expected(DECIDE, OF_AN_ADDRESS),
+    "messages-reveal": Expected(REVEAL, OF_AN_ADDRESS, "post", {"reason": "r"}),
     "messages-version": Expected(PAYLOAD, OF_AN_ADDRESS),
     "messages-version-payload": Expected(PAYLOAD, OF_AN_ADDRESS),
     "messages-bystanders": Expected(READ, OF_AN_ADDRESS),
@@ -193,6 +196,10 @@ ROUTES = {
     "reports-cancel": Expected(EXPORT, OF_AN_ADDRESS, "post", status=404),
     "reports-run": Expected(EXPORT, OF_AN_ADDRESS, "post", status=302),
     "reports-remove": Expected(CONFIGURE, OF_AN_ADDRESS, "post", status=302),
+    "masking": Expected(),
+    "masking-new": Expected(CONFIGURE),
+    "masking-rule": Expected(CONFIGURE),
+    "masking-delete": Expected(CONFIGURE, method="post", status=302),
     "alerts": Expected(),
     "alerts-new": Expected(CONFIGURE),
     "alerts-rule": Expected(CONFIGURE),
@@ -223,7 +230,6 @@ ROUTES = {
     "jobs": Expected(),
     "jobs-one": Expected(READ, OF_AN_ADDRESS),
     "nodes": Expected(),
-    "deployments": Expected(),
     "nodes-one": Expected(READ, OF_AN_ADDRESS),
     "audit": Expected(),
     "archive": Expected(),
@@ -337,6 +343,9 @@ def make_everything() -> dict[str, int]:
         "report_id": request_report(asked_report("failures", format="csv"), principal=SYSTEM),
         "saved_report_id": save_report("weekly", asked_report("failures"), is_shared=True, principal=SYSTEM)[0],
         "alert_delivery_id": AlertDelivery.objects.earliest("id").id,
+        "masking_rule_id": save_masking_rule(
+            MaskingRuleFields(match="hidden.#", header="X-Customer"), principal=SYSTEM
+        ).id,
         "rule_id": create_rule("before", fields, principal=SYSTEM).id,
         "source_id": source.id,
         "broker_id": broker.id,

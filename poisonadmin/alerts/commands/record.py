@@ -19,6 +19,7 @@ from poisonadmin.alerts.domain.kinds import GROUP_KINDS, KINDS, AlertDeliverySta
 from poisonadmin.alerts.domain.rules import quiet_hours
 from poisonadmin.alerts.queries.conditions import LASTING, UnseenGroup, places_of_groups
 from poisonadmin.alerts.queries.watched import watched
+from poisonadmin.core.queries.masking import OUTSIDE, with_titles
 from poisonadmin.core.queries.rows import QueryTooExpensive, fetch_rows, fetch_values
 from poisonadmin.store.models.alert import Alert, AlertDelivery, AlertRule
 
@@ -195,7 +196,8 @@ def _record_groups(rules: Sequence[AlertRule]) -> int:
         rows = cursor.fetchall()
         if rows:
             places = places_of_groups([row[0] for row in rows])
-            groups = [UnseenGroup(*(*row, places.get(row[0], {}))) for row in rows]
+            # They are sent to whoever: nobody's role reads more.
+            groups = with_titles([UnseenGroup(*(*row, places.get(row[0], {}))) for row in rows], OUTSIDE)
             names = _address_names(groups)
             for rule in rules:
                 opened += _report_groups(rule, groups, names)

@@ -8,8 +8,9 @@ from typing import Any
 import orjson
 
 from poisonadmin.core.domain.access import Permission, Principal, Role
+from poisonadmin.core.queries.masking import clear_of_masks
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch_rows
-from poisonadmin.core.queries.sql import EMPTY, Sql
+from poisonadmin.core.queries.sql import EMPTY, Sql, all_of
 from poisonadmin.search.deep.domain import HeaderIs, payload_test
 from poisonadmin.search.deep.queries import clauses_of
 from poisonadmin.search.domain.filters import MessageFilter, parse_filter
@@ -48,7 +49,8 @@ def longest_waiting(search: str, patterns: Sequence[str], on: Sql, longer_than: 
     asked = parsed(search)
     scope = () if "#" in patterns else (tuple(patterns),)
     with bounded(SECONDS):
-        where = compile_filter(_plain(asked), Principal("alerts", Role.VIEWER, frozenset({Permission.READ}), scope))
+        reader = Principal("alerts", Role.VIEWER, frozenset({Permission.READ}), scope)
+        where = compile_filter(_plain(asked), reader)
         waiting = Sql(
             """SELECT m.id, a.name, now() - m.undecided_at FROM (
                 SELECT * FROM message WHERE undecided_at < now() - {longer_than} AND {on}
@@ -57,7 +59,7 @@ def longest_waiting(search: str, patterns: Sequence[str], on: Sql, longer_than: 
             longer_than=longer_than,
             on=on,
             looked_at=LOOKED_AT,
-            where=where.whole,
+            where=all_of([where.whole, *([clear_of_masks(reader, "m.address_id")] if asked.is_deep else [])]),
             first=EMPTY if asked.is_deep else Sql("LIMIT 1"),
         )
         found: list[Any] = fetch_rows(waiting)

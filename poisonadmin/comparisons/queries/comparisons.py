@@ -7,6 +7,9 @@ from typing import Any
 from poisonadmin.comparisons.domain.findings import Finding, finding_from, sentence
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.domain.masking import Masks
+from poisonadmin.core.queries.masking import masks_of
+from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.core.queries.scope import destination_names_seen, visible_ids
 from poisonadmin.runs.domain.kinds import KindName
 from poisonadmin.runs.queries.runs import RunFields, StoredRun, find_run
@@ -66,6 +69,13 @@ class ComparisonRow(RunFields):
     result: ComparisonResult | None
 
 
+# The addresses, and those that messages on them were moved from.
+_PLACES = """
+SELECT name FROM address WHERE id = ANY(%(ids)s)
+OR id IN (SELECT original_address_id FROM counter WHERE address_id = ANY(%(ids)s))
+"""
+
+
 def _row(finding: Finding, others: str) -> FindingRow:
     return FindingRow(
         [ComparedCondition(**one.as_json()) for one in finding.conditions],
@@ -94,7 +104,7 @@ def get_comparison(comparison_id: int, *, principal: Principal) -> ComparisonRow
         against=run.params["against"] if run.result is None else run.result["against"],
         is_against_delivered=is_against_delivered,
         with_payload=run.params["with_payload"],
-        result=None if run.result is None else _result(run.result, is_against_delivered, principal),
+        result=None if run.result is None else _result(run, is_against_delivered, principal),
     )
 
 
@@ -102,16 +112,31 @@ def _addresses(run: StoredRun) -> set[int]:
     return {*run.params["address_ids"], *((run.result or {}).get("address_ids", []))}
 
 
-def _result(stored: Mapping[str, Any], is_against_delivered: bool, principal: Principal) -> ComparisonResult:
+def _result(run: StoredRun, is_against_delivered: bool, principal: Principal) -> ComparisonResult:
+    stored: Mapping[str, Any] = run.result or {}
     others = "of those delivered" if is_against_delivered else "of the others"
     findings: Iterable[Any] = stored.get("findings", [])
     seen = destination_names_seen(principal)
     if seen is not None:
         findings = _known(findings, seen)
+    names = fetch_values(_PLACES, {"ids": list(_addresses(run))})
+    if masks := masks_of(principal).at(*names):
+        findings = [_masked(one, masks) for one in findings]
     figures = {
         name: stored.get(name) for name in ("failing_count", "others_count", "failing", "others", "fields", "tested")
     }
     return ComparisonResult(**figures, findings=[_row(finding_from(one), others) for one in findings])  # type: ignore[arg-type]
+
+
+def _masked(finding: Mapping[str, Any], masks: Masks) -> dict[str, Any]:
+    """Return a finding whose values are masked where their fields are."""
+
+    def shown(condition: Mapping[str, Any]) -> Mapping[str, Any]:
+        if condition["value"] is None or not masks.hides(condition["field"]):
+            return condition
+        return {**condition, "operator": "=", "value": masks.mark(str(condition["value"]))}
+
+    return {**finding, **{name: [shown(one) for one in finding[name]] for name in ("conditions", "also")}}
 
 
 def _known(findings: Iterable[Any], destinations: Collection[str]) -> Iterator[Any]:

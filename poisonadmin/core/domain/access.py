@@ -13,6 +13,7 @@ class Permission(StrEnum):
 
     READ = "read"
     READ_PAYLOAD = "read_payload"
+    REVEAL = "reveal"
     INGEST = "ingest"
     DECIDE = "decide"
     SIGN_OFF = "sign_off"
@@ -30,7 +31,7 @@ class Role(StrEnum):
 
 
 _VIEWER = frozenset({Permission.READ, Permission.READ_PAYLOAD, Permission.EXPORT})
-_OPERATOR = _VIEWER | {Permission.INGEST, Permission.DECIDE, Permission.PAUSE}
+_OPERATOR = _VIEWER | {Permission.REVEAL, Permission.INGEST, Permission.DECIDE, Permission.PAUSE}
 PERMISSIONS: dict[Role, frozenset[Permission]] = {
     Role.VIEWER: _VIEWER,
     Role.OPERATOR: _OPERATOR,
@@ -86,11 +87,6 @@ class Principal:
         """Raise NotAllowed unless the permission is held."""
         if permission not in self.permissions:
             raise NotAllowed(f"This needs the permission {permission}, which {self.name} does not have.")
-
-    def require_any(self, *permissions: Permission) -> None:
-        """Raise NotAllowed unless one of the permissions is held."""
-        if not self.permissions.intersection(permissions):
-            raise NotAllowed(f"This needs the permission {' or '.join(permissions)}, which {self.name} does not have.")
 
     @property
     def as_reader(self) -> "Principal":

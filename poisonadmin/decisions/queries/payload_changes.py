@@ -12,6 +12,7 @@ from jsonpatch import JsonPatch, JsonPatchException
 from jsonpointer import JsonPointerException, resolve_pointer
 
 from poisonadmin.core.domain import strict_json
+from poisonadmin.core.domain.masking import Masks
 from poisonadmin.core.domain.strict_json import InvalidJson, Number
 from poisonadmin.core.queries.rows import fetch_rows
 from poisonadmin.core.queries.sql import Sql
@@ -215,6 +216,14 @@ def _values_in(document: Any, *, most: int) -> int:
         elif isinstance(one, list):
             left.extend(one)
     return min(seen + len(left), most)
+
+
+def masked_content(content: MessageContent, masks: Masks) -> MessageContent:
+    """Return the content as a reader may see it."""
+    if not masks:
+        return content
+    payload = None if content.payload is None else masks.body(content.payload)
+    return MessageContent(payload, masks.header_bytes(content.headers))
 
 
 def diff(before: MessageContent, after: MessageContent) -> list[str] | None:

@@ -11,10 +11,11 @@ from functools import partial
 from typing import Any
 
 from poisonadmin.core.domain.access import OutOfScope, Principal
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.queries.masking import masks_of
+from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.core.queries.sql import EMPTY, Sql, join, name, named_sql, raw
 from poisonadmin.decisions.operations.domain.actions import ACTIONS, DELIVERING, OperationAction
-from poisonadmin.decisions.operations.domain.replay import WAIVABLE
-from poisonadmin.decisions.queries.replays import IS_NEWER_DELIVERED, MAY_BE_PROCESSED
 from poisonadmin.groups.domain.annotations import MAX_TAGS_OF_A_MESSAGE
 from poisonadmin.messages.domain.states import State
 from poisonadmin.policies.queries import policy_index
@@ -33,7 +34,6 @@ TOO_MANY_TAGS = "too_many_tags"
 UNCHANGED = "unchanged"
 PAYLOAD_REMOVED = "payload_removed"
 HELD_BY_PREDECESSOR = "held_by_predecessor"
-NEWER_DELIVERED, MAY_HAVE_BEEN_PROCESSED = WAIVABLE
 # Those that are about the address to which the message would go.
 OF_TARGET = frozenset({NO_DESTINATION, OVERSIZED, LISTED, CONVERSATION_ENDED})
 
@@ -77,16 +77,13 @@ def values(action: OperationAction, params: Mapping[str, Any], principal: Princi
     """Return the parameters of the expression. Errors: `OutOfScope`, for a target that the principal does not see."""
     if action is OperationAction.ASSIGN:
         return _assignment(params)
-    # Where nobody was asked, as in a decision on one message, nothing of it is refused.
-    waived = {"waived": list(params.get("waive", WAIVABLE))}
     if action is not OperationAction.REDIRECT:
-        return waived
+        return {}
     target = params["address"]
     if not principal.sees(target):
         raise OutOfScope("params.address", f"address {target}")
     found = policy_index().resolve(target)
     return {
-        **waived,
         "target": target,
         "target_destination": found.destination,
         "target_most_bytes": found.policy.max_payload_bytes,
@@ -124,11 +121,6 @@ CASE WHEN %(visible)s::bigint[] IS NOT NULL AND NOT ({seen}) THEN 'not_found'
     )
 
 
-# Last: what cannot be delivered at all is refused for that.
-_REPLAYED = tuple(
-    (named_sql("'{code}' <> ALL(%(waived)s::text[]) AND {it}", code=raw(code), it=condition), code)
-    for condition, code in ((IS_NEWER_DELIVERED, NEWER_DELIVERED), (MAY_BE_PROCESSED, MAY_HAVE_BEEN_PROCESSED))
-)
 _DELIVERS_NOWHERE = (raw("back.destination_id IS NULL"), NO_DESTINATION)
 _IS_TOO_LARGE = (raw("envelope.payload_bytes > back.max_payload_bytes"), OVERSIZED)
 # A policy had it removed (archive/commands/payloads.py): it is never delivered without.
@@ -185,21 +177,20 @@ _NOT_ASSIGNED = (
 _NDLV = (State.NDLV,)
 
 REFUSALS: dict[OperationAction, Sql] = {action.key: _refusal(action.starts) for action in ACTIONS.values()} | {
-    OperationAction.APPROVE: _refusal(_NDLV, *_NOT_APPROVED, *_REPLAYED, goes_back=True),
-    OperationAction.RELEASE: _refusal(_NDLV, _IS_ON_NO_LIST, *_NOT_APPROVED, *_REPLAYED, goes_back=True),
+    OperationAction.APPROVE: _refusal(_NDLV, *_NOT_APPROVED, goes_back=True),
+    OperationAction.RELEASE: _refusal(_NDLV, _IS_ON_NO_LIST, *_NOT_APPROVED, goes_back=True),
     OperationAction.RETURN: _refusal(
         _NDLV,
         (raw("back.id = message.address_id"), NOT_MOVED),
         _HAS_NO_PAYLOAD,
         _DELIVERS_NOWHERE,
         _IS_TOO_LARGE,
-        *_REPLAYED,
         goes_back=True,
     ),
     # Whether the change applies, and the result is too large, is not known here (queries/payload_changes.py).
-    OperationAction.PATCH: _refusal(_NDLV, _HAS_NO_PAYLOAD, _DELIVERS_NOWHERE, *_REPLAYED, goes_back=True),
+    OperationAction.PATCH: _refusal(_NDLV, _HAS_NO_PAYLOAD, _DELIVERS_NOWHERE, goes_back=True),
     OperationAction.REDIRECT: _refusal(
-        _NDLV, _HAS_NO_PAYLOAD, _DELIVERS_NOWHERE, _IS_TOO_LARGE, _IS_LISTED, _HAS_ENDED, *_REPLAYED
+        _NDLV, _HAS_NO_PAYLOAD, _DELIVERS_NOWHERE, _IS_TOO_LARGE, _IS_LISTED, _HAS_ENDED
     ),
     OperationAction.ASSIGN: _refusal(ACTIONS[OperationAction.ASSIGN].starts, *_NOT_ASSIGNED),
 }
@@ -246,3 +237,28 @@ def held(action: OperationAction, members: Sql = OF_SELECTION) -> Sql:
         return raw("SELECT NULL::bigint WHERE FALSE")
     place = name("address" if action is OperationAction.DELIVER_NOW else "back")
     return _HELD(place=place, members=members, joins=joins(action), refusal=REFUSALS[action])
+
+
+class Masked(PoisonAdminError):
+    """Raised when somebody wants to change payloads of which parts are masked for him."""
+
+    code = "masked"
+    status = 403
+
+
+_MASKED = """
+SELECT EXISTS (
+    SELECT FROM selection_piece AS piece CROSS JOIN LATERAL unnest(piece.message_ids) AS member (id)
+    JOIN message AS m ON m.id = member.id
+    WHERE piece.selection_id = %(selection)s
+    AND (m.address_id = ANY(%(ids)s) OR m.original_address_id = ANY(%(ids)s)))
+"""
+
+
+def require_in_the_clear(selection_id: int, principal: Principal) -> None:
+    """Raise Masked where something of a message of the selection is masked for the principal."""
+    masks = masks_of(principal)
+    if masks and fetch_values(_MASKED, {"selection": selection_id, "ids": list(masks.address_ids)})[0]:
+        raise Masked(
+            f"Parts of these messages are masked for {principal.name}. Who changes payloads has to read them whole."
+        )

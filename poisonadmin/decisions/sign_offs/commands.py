@@ -17,6 +17,7 @@ from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.domain.lifecycle import OperationState
 from poisonadmin.decisions.operations.domain.params import require_reason
 from poisonadmin.decisions.operations.queries.operations import OperationDetail, get_operation
+from poisonadmin.decisions.queries.refusals import require_in_the_clear
 from poisonadmin.decisions.sign_offs.domain import SignOffDecision, SignOffLimit
 from poisonadmin.decisions.sign_offs.queries import messages_at, rule_name
 from poisonadmin.store.models.operation import Operation, SignOffRule
@@ -24,9 +25,7 @@ from poisonadmin.store.models.operation import Operation, SignOffRule
 _THEN = {SignOffDecision.CONSENT: OperationState.RUNNING, SignOffDecision.REFUSE: OperationState.CANCELLING}
 _WORDS = {SignOffDecision.CONSENT: "operation.signed_off", SignOffDecision.REFUSE: "operation.sign_off_refused"}
 _DECIDE = """
-UPDATE operation SET state = CASE WHEN %(to)s = 'running' AND begin_when IS NOT NULL THEN 'waiting_for_version'
-                                  ELSE %(to)s END,
-                     state_at = now(), sign_off_decision = %(decision)s, sign_off_by = %(by)s,
+UPDATE operation SET state = %(to)s, state_at = now(), sign_off_decision = %(decision)s, sign_off_by = %(by)s,
                      sign_off_at = now(), sign_off_reason = %(reason)s
 WHERE id = %(id)s AND state = 'waiting_for_sign_off' AND sign_off_expires_at > now() AND requester <> %(person)s
 """
@@ -96,8 +95,7 @@ def sign_off(
             operation = Operation.objects.get(id=operation_id)
             if why := why_not_allowed(operation):
                 raise OperationNotChanged(f"{why} It can only be refused.")
-            if operation.state == OperationState.RUNNING:
-                start(operation)
+            start(operation)
     end_where_over(operation_id)
 
 
@@ -110,6 +108,7 @@ def require_may_sign(operation: OperationDetail, principal: Principal) -> None:
     principal.require(Permission.SIGN_OFF)
     if operation.action == OperationAction.PATCH:
         principal.require(Permission.READ_PAYLOAD)
+        require_in_the_clear(operation.selection_id, principal)
     if operation.requester == principal.person:
         raise AnotherPersonNeeded("Another person has to sign off what you have asked for.")
     if principal.sees_everything:

@@ -7,6 +7,7 @@ from rest_framework.response import Response
 from poisonadmin.core.commands.audit import note_payload_reads
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT
+from poisonadmin.desk.commands.reveal import RevealedMessage, reveal
 from poisonadmin.desk.queries.detail import (
     VersionRow,
     attempts,
@@ -29,6 +30,7 @@ from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.domain.words import ADDRESS, FLAG, ID, MOMENT, TEXT, WORDS, SearchWord
 from poisonadmin.search.queries.lists import ORDERINGS, list_messages
+from poisonadmin.search.queries.meanings import not_searched
 from poisonadmin.store.models.claim import NodeEnd
 from poisonadmin.store.models.lane import AddressStatus
 from poisonadmin.web.api.attachments import attachment
@@ -39,6 +41,7 @@ from poisonadmin.web.api.contract import (
     Paged,
     Parameter,
     Raw,
+    ReasonInput,
     boolean,
     choice,
     contract,
@@ -92,6 +95,7 @@ SCHEDULE = Shape(
 )
 
 
+REVEALED = Shape("RevealedMessage", RevealedMessage, kinds={"failures": list[ATTEMPT]})  # type: ignore[valid-type]
 RECEIVED_BY = "api"
 
 
@@ -129,18 +133,23 @@ class MessageList(ApiView):
         Any of the values of a repeated parameter may hold; all parameters must. `header.<name>=<value>` compares a
         header, `key.<name>=<value>` a business key. `count` is exact where only states, addresses,
         original addresses, groups and reasons are named; otherwise messages are counted to 10,000.
+        `not_searched`, where it is there, names addresses that were left out: what is asked for is masked there.
         """
         given = dict(self.request.query_params.lists())
         page = read_values({name: given.pop(name, []) for name in _PAGE}, _PAGE)
         refuse_empty(given)
+        wanted = parse_filter(given)
         found = list_messages(
-            parse_filter(given),
+            wanted,
             principal=self.principal,
             cursor=page["cursor"],
             limit=page["limit"] or DEFAULT_LIMIT,
             ordering=page["ordering"] or "-id",
         )
-        return self.paged(found, MESSAGE)
+        answer = self.paged(found, MESSAGE)
+        if left_out := not_searched(wanted, self.principal):
+            answer.data["not_searched"] = left_out
+        return answer
 
     @contract(
         Permission.INGEST,
@@ -260,6 +269,15 @@ class MessagePayload(ApiView):
         return attachment(self.request, found, f"message-{message_id}.payload")
 
 
+class MessageReveal(ApiView):
+    """`/messages/{id}/reveal/`."""
+
+    @contract(Permission.REVEAL, "messages", {200: REVEALED}, body=ReasonInput)
+    def post(self, message_id: int) -> Response:
+        """Show a message in the clear, whatever is masked; the audit log keeps who has read it, and the reason."""
+        return Response(REVEALED.render(reveal(message_id, self.body["reason"], principal=self.principal)))
+
+
 urlpatterns = [
     route("messages/", MessageList, name="api-messages"),
     route("messages/<id:message_id>/", MessageOne, name="api-message"),
@@ -267,6 +285,7 @@ urlpatterns = [
     route("messages/<id:message_id>/history/", MessageHistory, name="api-message-history"),
     route("messages/<id:message_id>/hops/", MessageHops, name="api-message-hops"),
     route("messages/<id:message_id>/payload/", MessagePayload, name="api-message-payload"),
+    route("messages/<id:message_id>/reveal/", MessageReveal, name="api-message-reveal"),
     route("messages/<id:message_id>/schedule/", MessageSchedule, name="api-message-schedule"),
     route("messages/<id:message_id>/transport/", MessageTransport, name="api-message-transport"),
     route("messages/<id:message_id>/versions/", MessageVersions, name="api-message-versions"),

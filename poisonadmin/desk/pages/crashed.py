@@ -9,7 +9,7 @@ from django.urls import path, reverse
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.filter_values import moment
 from poisonadmin.core.queries.paging import Count
-from poisonadmin.desk.queries.detail import get_message
+from poisonadmin.desk.queries.detail import get_message, masks_at
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.crashes import get_crash
 from poisonadmin.search.domain.filters import MessageFilter, narrowing, parse_filter
@@ -66,7 +66,7 @@ def bystanders(request: HttpRequest, principal: Principal, message_id: int, atte
     """Render the messages that shared the node with a crash, and what became of each."""
     require_known(request, "state")
     states = [str(term) for term in parse_filter({"state": request.GET.getlist("state")}).terms for term in term.values]
-    crash = get_crash(message_id, attempt, principal=principal)
+    crash = masks_at(message_id, principal).row(get_crash(message_id, attempt, principal=principal))
     message = get_message(message_id, principal=principal)
     found = list_others(crash, principal=principal, states=states, cursor=request.GET.get("cursor"))
     place = (crash.claim_id, crash.shard)

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.http import HttpRequest, HttpResponseBase
+from django.contrib import messages as notes
+from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
-from django.urls import path
+from django.urls import path, reverse
 from django.utils import timezone
+from django.views.decorators.http import require_POST
 
 from poisonadmin.brokers.domain.broker_kinds import words_of
 from poisonadmin.core.commands.audit import note_payload_reads
@@ -17,7 +19,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.decisions.operations.domain.actions import ACTIONS, DELIVERING, Action
 from poisonadmin.decisions.operations.domain.params import may_carry_out
 from poisonadmin.decisions.queries.approval_warnings import approval_warning_of
-from poisonadmin.decisions.queries.replays import evidence
+from poisonadmin.desk.commands.reveal import reveal
 from poisonadmin.desk.pages import readable
 from poisonadmin.desk.pages.opened_from import PARAMETER, opened_from
 from poisonadmin.desk.pages.readable import MAX_SHOWN_BYTES, NoTree
@@ -27,6 +29,7 @@ from poisonadmin.desk.queries.detail import (
     get_transport,
     history,
     hops,
+    masks_at,
     payload,
     payload_start,
     versions,
@@ -38,7 +41,7 @@ from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.messages.queries.detail_rows import AttemptRow, HistoryRow, MessageDetail
 from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.web.api.attachments import attachment
-from poisonadmin.web.pages.views import page, require_known
+from poisonadmin.web.pages.views import MAX_REASON_CHARS, NO_REASON, page, reason_of, require_known
 from poisonadmin.web.pages.words import describe_crash, event_words
 
 _CRASHES = (Event.CRASHED, Event.NODE_LOST)
@@ -148,8 +151,10 @@ def show(request: HttpRequest, principal: Principal, message_id: int) -> HttpRes
         "schedule": None if message.archived else schedule(message_id, principal=principal),
         "actions": [] if message.archived else _actions(message, principal),
         "is_overdue": message.confirm_by is not None and message.confirm_by < timezone.now(),
+        "is_masked": bool(masks_at(message_id, principal)),
+        "max_reason": MAX_REASON_CHARS,
+        "may_reveal": principal.may(Permission.REVEAL) and principal.may(Permission.READ_PAYLOAD),
         "final": message.state in {"DLVD", "FAIL"},
-        "evidence": evidence(message_id) if message.state == State.NDLV else [],
     }
     transport = get_transport(message_id, principal=principal).transport
     context["transport"] = _transport_lines(transport) if transport else []
@@ -182,6 +187,23 @@ def download(request: HttpRequest, principal: Principal, message_id: int) -> Htt
     return attachment(request, found, f"message-{message_id}.bin")
 
 
+@require_POST
+@page(Permission.REVEAL)
+def show_revealed(request: HttpRequest, principal: Principal, message_id: int) -> HttpResponseBase:
+    """Render the message in the clear, once; the reason is kept in the audit log."""
+    reason = reason_of(request)
+    if not reason:
+        notes.warning(request, NO_REASON)
+        return HttpResponseRedirect(reverse("messages-one", args=[message_id]))
+    found = reveal(message_id, reason, principal=principal)
+    context = {
+        "revealed": found,
+        "headers": sorted(found.headers.items()),
+        "keys": sorted(found.business_keys.items()),
+    }
+    return render(request, "messages/revealed.html", context)
+
+
 def _payload(request: HttpRequest, principal: Principal, message: MessageDetail) -> dict[str, Any]:
     start = payload_start(message.id, principal=principal, most_bytes=MAX_SHOWN_BYTES)
     cut = message.payload_bytes > len(start)
@@ -211,4 +233,5 @@ def _payload(request: HttpRequest, principal: Principal, message: MessageDetail)
 urlpatterns = [
     path("messages/<int:message_id>/", show, name="messages-one"),
     path("messages/<int:message_id>/payload/", download, name="messages-payload"),
+    path("messages/<int:message_id>/reveal/", show_revealed, name="messages-reveal"),
 ]

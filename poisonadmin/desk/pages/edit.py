@@ -18,7 +18,14 @@ from poisonadmin.decisions.operations.queries.change_preview import ChangeSample
 from poisonadmin.decisions.queries.payload_changes import NotChanged
 from poisonadmin.decisions.queries.refusals import PAYLOAD_REMOVED
 from poisonadmin.desk.pages.opened_from import PARAMETER, opened_from
-from poisonadmin.desk.queries.detail import get_message, payload_start, version_diff, version_payload, versions
+from poisonadmin.desk.queries.detail import (
+    get_message,
+    masks_at,
+    payload_start,
+    version_diff,
+    version_payload,
+    versions,
+)
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.detail_rows import MessageDetail
 from poisonadmin.web.api.attachments import attachment
@@ -76,6 +83,9 @@ def edit(request: HttpRequest, principal: Principal, message_id: int) -> HttpRes
         return HttpResponseRedirect(reverse("messages-one", args=[message_id]))
     if message.payload_removed_at is not None:
         notes.warning(request, f"Message #{message_id} cannot be edited: {refusal_words(PAYLOAD_REMOVED)}.")
+        return HttpResponseRedirect(reverse("messages-one", args=[message_id]))
+    if masks_at(message_id, principal):
+        notes.warning(request, f"Message #{message_id} cannot be edited: parts of it are masked for you.")
         return HttpResponseRedirect(reverse("messages-one", args=[message_id]))
     note_payload_reads(principal, [message_id])
     form = EditForm(request.POST if request.method == "POST" else None, _text(message, principal))

@@ -9,7 +9,6 @@ from django.contrib import messages as notes
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import path, reverse
-from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from poisonadmin.core.domain.access import Permission, Principal
@@ -17,7 +16,6 @@ from poisonadmin.core.domain.errors import NotFound, PoisonAdminError, Precondit
 from poisonadmin.core.domain.filter_values import number
 from poisonadmin.desk.pages.opened_from import latest_messages
 from poisonadmin.desk.pages.readable import folded
-from poisonadmin.desk.queries.deployed import group_deployments
 from poisonadmin.desk.queries.detail import attempts
 from poisonadmin.groups.commands.annotations import annotate
 from poisonadmin.groups.commands.merged_groups import merge, split
@@ -107,7 +105,6 @@ def _page(
         "group": found,
         "form": form,
         "may_merge": may_merge,
-        "deployments": group_deployments(found, principal=principal, now=timezone.now()),
         "others": _others(found, principal) if may_merge else [],
         **latest_messages("group", str(found.id), found.counts, principal),
         **_example(found, principal),
@@ -155,7 +152,7 @@ def ask_to_merge(request: HttpRequest, principal: Principal) -> HttpResponseBase
     ticked = [str(number("value", text)) for text in request.POST.getlist("value")]
     if not principal.sees_everything:
         raise NotFound("Only accounts that see every address merge failure groups.")
-    groups = axis_values({"group": ticked}).values()
+    groups = axis_values({"group": ticked}, principal).values()
     context = {"groups": groups, "max_reason": MAX_REASON_CHARS}
     return dialog(request, "messages/_merge.html", "Merge failure groups", context)
 

@@ -27,6 +27,7 @@ from poisonadmin.search.domain.words import WORDS, SearchWord, parameter
 from poisonadmin.search.queries.archived import ArchivedMessageRow, can_answer, list_archived
 from poisonadmin.search.queries.failures import FailureFilter, list_failures
 from poisonadmin.search.queries.lists import count_messages, list_messages
+from poisonadmin.search.queries.meanings import not_searched
 from poisonadmin.search.queries.report import COLUMNS, MAX_ROWS, report_rows
 from poisonadmin.search.views.queries import SavedViewRow, list_saved_views
 from poisonadmin.web.api.attachments import csv_attachment
@@ -101,6 +102,7 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
         | content
         | {
             "problem": problem,
+            "not_searched": not_searched(message_filter, principal),
             "empty": empty,
             "template": template,
             "is_deep": message_filter.is_deep,
@@ -269,7 +271,7 @@ def searched_content(request: HttpRequest, principal: Principal) -> dict[str, An
     return {
         "search": search,
         "rows": found.results,
-        "archived": archived_found(search),
+        "archived": archived_found(search, principal=principal),
         "pager": pager(request, found),
         # The selection is made already; the list's filter selects nothing.
         "matching": Count(0, capped=False),

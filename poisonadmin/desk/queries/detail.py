@@ -1,12 +1,14 @@
 """One message: its bytes and their versions, its attempts, states and moves (newest first), its broker's report."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import MAX_ID
+from poisonadmin.core.domain.masking import Masks
+from poisonadmin.core.queries.masking import masked, masks_of
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import (
     StoredBytes,
@@ -20,8 +22,9 @@ from poisonadmin.core.queries.rows import (
 )
 from poisonadmin.core.queries.scope import destinations_seen
 from poisonadmin.core.queries.sql import Sql
+from poisonadmin.decisions.operations.domain.actions import DECISION_EVENTS
 from poisonadmin.decisions.queries import payload_changes
-from poisonadmin.decisions.queries.payload_changes import MessageContent
+from poisonadmin.decisions.queries.payload_changes import MessageContent, masked_content
 from poisonadmin.messages.domain.attempt import ShownAttempt
 from poisonadmin.messages.queries import archived
 from poisonadmin.messages.queries.archived import archived_version_payload, archived_versions
@@ -93,10 +96,25 @@ def get_message(message_id: int, *, principal: Principal) -> MessageDetail:
     )
     found = fetch_one(MessageDetail, sql) if 0 < message_id <= MAX_ID else None
     if found is None:
-        return archived.detail(message_id, principal=principal)
+        return masked([archived.detail(message_id, principal=principal)], principal)[0]
     if not principal.sees(found.address):
         raise NotFound(f"There is no message {message_id}.")
-    return found
+    return masked([found], principal)[0]
+
+
+def masks_at(message_id: int, principal: Principal) -> Masks:
+    """Return what is masked for the reader in a message; raise NotFound."""
+    if not masks_of(principal):
+        return Masks()
+    found = get_message(message_id, principal=principal.as_reader)
+    return masks_of(principal).at(found.address, found.original_address, found.intake_address)
+
+
+def _masked_bytes(found: StoredBytes, masks: Masks) -> StoredBytes:
+    if not masks:
+        return found
+    whole = masks.body(b"".join(found.slices))
+    return StoredBytes(len(whole), iter([whole]))
 
 
 def payload(message_id: int, *, principal: Principal) -> StoredBytes:
@@ -105,16 +123,16 @@ def payload(message_id: int, *, principal: Principal) -> StoredBytes:
     Errors: `NotFound`, `PayloadRemoved`.
     """
     if not require_message(message_id, principal, Permission.READ_PAYLOAD):
-        return archived.payload(message_id)
+        return _masked_bytes(archived.payload(message_id), masks_at(message_id, principal))
     require_payload(message_id)
     found = stored_bytes("body", "payload", message_id)
-    return known(found, f"message {message_id}")
+    return _masked_bytes(known(found, f"message {message_id}"), masks_at(message_id, principal))
 
 
 def payload_start(message_id: int, *, principal: Principal, most_bytes: int) -> bytes:
     """Return at most the first `most_bytes` of the payload, for a page; raise NotFound, PayloadRemoved."""
-    if not require_message(message_id, principal, Permission.READ_PAYLOAD):
-        return next(archived.payload(message_id).slices)[:most_bytes]
+    if not require_message(message_id, principal, Permission.READ_PAYLOAD) or masks_at(message_id, principal):
+        return b"".join(payload(message_id, principal=principal).slices)[:most_bytes]
     require_payload(message_id)
     found = fetch_values("SELECT substring(payload for %s) FROM body WHERE id = %s", [most_bytes, message_id])
     return bytes(found[0]) if found else b""
@@ -125,7 +143,7 @@ def attempts(
 ) -> Page[AttemptRow]:
     """Return the failure log; raise NotFound, InvalidCursor."""
     if not require_message(message_id, principal):
-        return archived.attempts(message_id, principal=principal)
+        return _as_read(archived.attempts(message_id, principal=principal), message_id, principal)
     sql = Sql(
         """SELECT {columns}, n.name AS node, CASE WHEN {seen} THEN d.name END AS destination,
         {group} AS group_id, n.id AS node_id, n.host, n."end" AS node_end, c.is_isolation AS is_alone,
@@ -140,7 +158,12 @@ def attempts(
         version=OF_ATTEMPT,
         id=message_id,
     )
-    return fetch_page(AttemptRow, sql, page=window(cursor, limit, _BY_ATTEMPT))
+    return _as_read(fetch_page(AttemptRow, sql, page=window(cursor, limit, _BY_ATTEMPT)), message_id, principal)
+
+
+def _as_read(page: Page[AttemptRow], message_id: int, principal: Principal) -> Page[AttemptRow]:
+    masks = masks_at(message_id, principal)
+    return replace(page, results=[masks.row(row) for row in page.results]) if masks else page
 
 
 def history(
@@ -148,14 +171,22 @@ def history(
 ) -> Page[HistoryRow]:
     """Return the state changes; raise NotFound, InvalidCursor."""
     if not require_message(message_id, principal):
-        return archived.history(message_id)
+        return _without_quotes(archived.history(message_id), message_id, principal)
     sql = Sql(
         """SELECT seq, at, from_state, to_state, event, reason, attempt_number, actor, note, operation_id,
         {version} AS version FROM history WHERE message_id = {id}""",
         version=OF_CHANGE,
         id=message_id,
     )
-    return fetch_page(HistoryRow, sql, page=window(cursor, limit, _BY_SEQ))
+    return _without_quotes(fetch_page(HistoryRow, sql, page=window(cursor, limit, _BY_SEQ)), message_id, principal)
+
+
+def _without_quotes(page: Page[HistoryRow], message_id: int, principal: Principal) -> Page[HistoryRow]:
+    """Return state changes whose notes that nobody wrote by hand, but that may be a consumer's words, are masked."""
+    if not (masks := masks_at(message_id, principal)):
+        return page
+    rows = [row if row.event in DECISION_EVENTS else replace(row, note=masks.text(row.note)) for row in page.results]
+    return replace(page, results=rows)
 
 
 def hops(
@@ -171,9 +202,9 @@ def hops(
 def get_transport(message_id: int, *, principal: Principal) -> Transport:
     """Return what the message's broker reported of it; raise NotFound."""
     if not require_message(message_id, principal):
-        return archived.transport(message_id)
+        return masks_at(message_id, principal).row(archived.transport(message_id))
     found = fetch_values("SELECT transport FROM body WHERE id = %s AND transport IS NOT NULL", [message_id])
-    return Transport(json_object(found[0]) if found else None)
+    return masks_at(message_id, principal).row(Transport(json_object(found[0]) if found else None))
 
 
 # The number of the version that a delivery carried; `t` is its attempt.
@@ -236,13 +267,14 @@ def versions(message_id: int, *, principal: Principal) -> list[VersionRow]:
 def version_payload(message_id: int, number: int, *, principal: Principal) -> StoredBytes:
     """Return the payload of a version, to be read slice by slice; raise NotFound, PayloadRemoved."""
     if not require_message(message_id, principal, Permission.READ_PAYLOAD):
-        return archived_version_payload(message_id, number)
+        return _masked_bytes(archived_version_payload(message_id, number), masks_at(message_id, principal))
     require_payload(message_id)
     found = stored_bytes("payload_version", "payload", message_id, number, where="message_id = %s AND number = %s")
     newest = Sql("SELECT 1 + count(*) FROM payload_version WHERE message_id = {id}", id=message_id)
     if found is None and fetch_values(newest)[0] == number:
         found = stored_bytes("body", "payload", message_id)
-    return known(found, f"version {number} of message {message_id}")
+    shown = known(found, f"version {number} of message {message_id}")
+    return _masked_bytes(shown, masks_at(message_id, principal))
 
 
 def version_diff(message_id: int, number: int, *, principal: Principal, most_bytes: int) -> list[str] | None:
@@ -255,7 +287,8 @@ def version_diff(message_id: int, number: int, *, principal: Principal, most_byt
     sides = [_content(message_id, one, most_bytes) for one in (number - 1, number)]
     if sides[0] is None or sides[1] is None:
         raise NotFound(f"There is no version {number} of message {message_id} with one before it.")
-    return payload_changes.diff(sides[0], sides[1])
+    masks = masks_at(message_id, principal)
+    return payload_changes.diff(masked_content(sides[0], masks), masked_content(sides[1], masks))
 
 
 def _content(message_id: int, number: int, most_bytes: int) -> MessageContent | None:

@@ -10,6 +10,7 @@ from typing import Any
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import MAX_ID
+from poisonadmin.core.queries.masking import masks_of
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_rows, fetch_values
 from poisonadmin.core.queries.scope import scope_condition
@@ -232,6 +233,7 @@ def _shown(found: Sequence[_StoredProposal], principal: Principal) -> list[Propo
     ids = sorted({one for row in found for one in (row.into_id, row.group_id)})
     members = members_seen(ids, visible_members(principal), principal)
     by_group: dict[int, list[Any]] = {one: [] for one in ids}
+    masks = masks_of(principal)
     for member in members:
         by_group[member.group_id].append(member)
 
@@ -239,13 +241,14 @@ def _shown(found: Sequence[_StoredProposal], principal: Principal) -> list[Propo
         mine = by_group[group_id]
         named = next((one for one in mine if one.id == group_id), mine[0])
         what = compared_from(failure)
+        is_masked = group_id in masks.groups
         return AlikeGroup(
             group_id,
-            named.title,
+            masks.title(group_id, named.title),
             message_id,
             what.kind,
-            what.message,
-            what.frames,
+            masks.title(group_id, what.message),
+            () if is_masked else what.frames,
             sum(one.failures for one in mine),
             max(one.last_at for one in mine),
         )
@@ -253,7 +256,8 @@ def _shown(found: Sequence[_StoredProposal], principal: Principal) -> list[Propo
     names = [one.name for one in fields(_Proposal)]
     return [
         ProposalRow(
-            **{name: getattr(row, name) for name in names},
+            **{name: getattr(row, name) for name in names}
+            | {"text": masks.title(row.into_id, masks.title(row.group_id, row.text))},
             into=side(row.into_id, row.into_message, row.into_failure),
             group=side(row.group_id, row.group_message, row.group_failure),
         )

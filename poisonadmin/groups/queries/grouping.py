@@ -8,6 +8,7 @@ from functools import partial
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import InvalidFilter, checked_text
+from poisonadmin.core.queries.masking import clear_of_masks
 from poisonadmin.core.queries.rows import bounded, fetch
 from poisonadmin.core.queries.scope import destinations_seen
 from poisonadmin.core.queries.sql import EMPTY, Sql
@@ -191,7 +192,7 @@ def group_messages(
         )
         rows = fetch(_CountedSet, found)
         keys = [row.value for row in rows if row.value is not None]
-        names = axis_values({dimension.parameter: keys}) if dimension.parameter in COLUMNS else {}
+        names = axis_values({dimension.parameter: keys}, principal) if dimension.parameter in COLUMNS else {}
     is_cut = bool(rows) and rows[0].read > most
     return Grouping(
         dimension.parameter,
@@ -215,17 +216,22 @@ def _dimension(by: str, principal: Principal) -> Dimension:
         )
         return Dimension("destination", Sql("d.name"), join)
     name = checked_text("group_by", by)
+    clear = clear_of_masks(principal, "m.address_id", "m.original_address_id")
     if name.startswith(HEADER) and len(name) > len(HEADER):
         return Dimension(
             name,
-            Sql("convert_from(b.headers, 'UTF8')::json ->> {header}", header=name.removeprefix(HEADER)),
+            Sql(
+                "CASE WHEN {clear} THEN convert_from(b.headers, 'UTF8')::json ->> {header} END",
+                clear=clear,
+                header=name.removeprefix(HEADER),
+            ),
             Sql("JOIN body b ON b.id = m.id"),
             most=HEADERS_READ,
             is_counted=False,
         )
     if name.startswith(KEY) and len(name) > len(KEY):
         join = Sql("LEFT JOIN business_key k ON k.message_id = m.id AND k.name = {key}", key=name.removeprefix(KEY))
-        return Dimension(name, Sql("k.value"), join, is_counted=False)
+        return Dimension(name, Sql("CASE WHEN {clear} THEN k.value END", clear=clear), join, is_counted=False)
     raise InvalidFilter(
         "group_by",
         f"Messages are grouped by failure, {', '.join(GroupBy)}, header.<name> or key.<name>, not by {by[:40]!r}.",

@@ -9,6 +9,7 @@ from typing import Any
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import InvalidFilter
+from poisonadmin.core.queries.masking import with_titles
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_values
 from poisonadmin.core.queries.scope import scope_condition
@@ -53,7 +54,6 @@ _TREND_JOIN = partial(
 class StoredGroup:
     """Failures with the same fingerprint, or with fingerprints that are merged: how many, the first and the last, in
     the reader's scope. `snoozed_until` is None once it is over. `merged_into_id`: the group to look at instead.
-    `regressed_at`: when it failed again on `regressed_version`, which an operation had waited for.
     """
 
     id: int
@@ -71,8 +71,6 @@ class StoredGroup:
     ticket_url: str | None
     tags: Sequence[str]
     snoozed_until: datetime | None
-    regressed_at: datetime | None
-    regressed_version: str | None
     revision: int
 
     @property
@@ -164,7 +162,6 @@ SELECT seen.id, {figure}named.title, named.error_class, named.fingerprint, named
        CASE WHEN named.merged_into_id <> seen.id THEN named.merged_into_id END AS merged_into_id,
        owner.username AS owner, coalesce(said.note, '') AS note, said.ticket_url,
        coalesce(said.tags, '{{}}') AS tags, CASE WHEN {is_snoozed} THEN said.snoozed_until END AS snoozed_until,
-       named.regressed_at, named.regressed_version,
        coalesce(said.revision, 0) AS revision
 FROM ({seen}) seen JOIN failure_group named ON named.id = seen.named_id
      LEFT JOIN annotation said ON said.group_id = seen.id LEFT JOIN auth_user owner ON owner.id = said.owner_id
@@ -208,7 +205,7 @@ def list_groups(
             by_member = {one: counted.by_member.get(one, empty()) for one in ids}
         rows = _with_counts(found.results, members, by_member, principal)
         without, cut = (0, None) if counted is None else (counted.without, counted.cut)
-        return GroupPage(rows, found.next, found.previous, found.counting, without, cut)
+        return GroupPage(with_titles(rows, principal), found.next, found.previous, found.counting, without, cut)
 
 
 def get_group(group_id: int, *, principal: Principal) -> GroupDetail:
@@ -224,17 +221,17 @@ def get_group(group_id: int, *, principal: Principal) -> GroupDetail:
         (row,) = _with_counts(stored, members, by_member, principal)
         shown = sorted(members, key=lambda member: (member.id != group_id, -member.failures, member.id))
         return GroupDetail(
-            **vars(row),
+            **vars(with_titles([row], principal)[0]),
             days=failures_a_day([member.id for member in members], principal),
             versions=failed_versions([member.id for member in members], principal),
-            members=tuple(_shown(member, by_member[member.id]["NDLV"]) for member in shown),
+            members=tuple(with_titles([_shown(member, by_member[member.id]["NDLV"]) for member in shown], principal)),
         )
 
 
 def group_of_message(group_id: int, *, principal: Principal) -> StoredGroup | None:
     """Return the group of a message that the principal sees, as it is stored; None where there is none any more."""
     found = fetch(StoredGroup, _select(principal, Sql("{id}::bigint", id=group_id), [group_id]))
-    return found[0] if found else None
+    return with_titles(found, principal)[0] if found else None
 
 
 def _select(

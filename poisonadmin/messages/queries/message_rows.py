@@ -7,6 +7,7 @@ from datetime import datetime
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import MAX_ID
+from poisonadmin.core.queries.masking import masked
 from poisonadmin.core.queries.paging import MAX_LIMIT
 from poisonadmin.core.queries.rows import fetch, fetch_values
 from poisonadmin.core.queries.sql import Sql
@@ -90,7 +91,7 @@ def messages_by_id(ids: Sequence[int], *, principal: Principal) -> list[MessageR
             wanted=wanted,
         ),
     )
-    return [row for row in rows if principal.sees(row.address)]
+    return masked([row for row in rows if principal.sees(row.address)], principal)
 
 
 def require_message(message_id: int, principal: Principal, permission: Permission = Permission.READ) -> bool:

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.queries.masking import masked, masked_page
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_by_id, fetch_values
 from poisonadmin.core.queries.scope import pattern_regex
@@ -76,7 +77,7 @@ def list_entries(
         ),
     ]
     found = Sql("{select} WHERE {which}", select=_SELECT, which=all_of(conditions))
-    return fetch_page(EntryRow, found, page=page)
+    return masked_page(fetch_page(EntryRow, found, page=page), principal)
 
 
 def get_entry(entry_id: int, *, principal: Principal) -> EntryRow:
@@ -85,7 +86,7 @@ def get_entry(entry_id: int, *, principal: Principal) -> EntryRow:
     found = fetch_by_id(EntryRow, f"{_SELECT} WHERE p.id = %s", entry_id)
     if found is None or not principal.sees(found.source):
         raise NotFound(f"There is no entry {entry_id} on the poison list.")
-    return found
+    return masked([found], principal)[0]
 
 
 def listed_now(source: str) -> list[EntryChange]:

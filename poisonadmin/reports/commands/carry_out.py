@@ -28,7 +28,7 @@ from poisonadmin.reports.domain.asked import AskedReport, from_json
 from poisonadmin.reports.domain.kinds import Grain
 from poisonadmin.reports.domain.reading import Reading
 from poisonadmin.reports.queries.archived import archive_version, archived_days, archived_on
-from poisonadmin.reports.queries.live import live_where, range_statements
+from poisonadmin.reports.queries.live import as_may_be_read, live_where, range_statements
 from poisonadmin.reports.queries.rows import SECONDS, require_export
 from poisonadmin.runs.commands.engine import RunTurn, RunWork
 from poisonadmin.runs.queries.runs import StoredRun
@@ -101,6 +101,7 @@ def _clean_up(turn: RunTurn) -> None:
 def _carry_out(collect: Collect, turn: RunTurn) -> None:
     asked, principal = from_json(turn.run.params["asked"]), _acting(turn.run)
     require_export(asked, principal)
+    asked = as_may_be_read(asked, principal)
     position = _Position(**turn.run.position) if turn.run.position else None
     while position is None or not position.is_read:
         # Between one look at the archive and the reading of its rows, or of those that are not there, nothing moves.

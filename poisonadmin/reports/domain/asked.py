@@ -11,7 +11,7 @@ from poisonadmin.core.domain import settings
 from poisonadmin.core.domain.errors import all_checked
 from poisonadmin.core.domain.exports import ColumnType, FileFormat, Schema
 from poisonadmin.core.domain.settings import one_of, within
-from poisonadmin.reports.domain.columns import InvalidReport, ReportColumn, named
+from poisonadmin.reports.domain.columns import HiddenColumns, InvalidReport, ReportColumn, named
 from poisonadmin.reports.domain.kinds import (
     COUNT,
     KINDS,
@@ -50,7 +50,8 @@ class AskedReport:
     """A report as it was asked for. `filter`: parameters of `GET /messages/`. `columns` are those of its result.
 
     `pivot`: the column whose values are columns, each with the `figure` of its rows. Those stand before the last column
-    of the result, the figure of the whole group; only the rows say which there are.
+    of the result, the figure of the whole group; only the rows say which there are. `hidden`: what is masked for who
+    asked, of now; it is not kept.
     """
 
     kind: ReportKind
@@ -62,6 +63,7 @@ class AskedReport:
     group_by: tuple[str, ...] = ()
     pivot: str | None = None
     figure: str | None = None
+    hidden: HiddenColumns = field(default_factory=HiddenColumns)
 
     @property
     def of_kind(self) -> KindInfo:
@@ -82,9 +84,13 @@ class AskedReport:
     def read(self) -> tuple[ReportColumn, ...]:
         """The columns of the query: those of the rows, or what the groups are made of and what is counted in them."""
         if self.measures is None:
-            return tuple(_column(self.of_kind, name) for name in self.columns)
+            return self._masked(self.columns)
         of = self.measures.of
-        return (*(_column(self.of_kind, name) for name in self.cells), *([] if of is None else [of]))
+        return (*self._masked(self.cells), *([] if of is None else [of]))
+
+    def _masked(self, names: Sequence[str]) -> tuple[ReportColumn, ...]:
+        of = "p" if self.of_kind.grain is Grain.POISON else "m"
+        return tuple(self.hidden.mask(_column(self.of_kind, name), of=of) for name in names)
 
     @property
     def schema(self) -> Schema:

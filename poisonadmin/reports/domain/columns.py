@@ -4,8 +4,8 @@ An expression is SQL that PostgreSQL and Spark both understand, over `m` (the me
 last failure), `h` (a decision) and `b` (the message's bytes); what they say differently is a method of `Dialect`.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from poisonadmin.core.domain.errors import InvalidField
@@ -32,6 +32,8 @@ class Dialect(Protocol):
     def header(self, name: str) -> str: ...
     def key(self, name: str) -> str: ...
     def payload(self, most: int) -> str: ...
+    def mark(self, value: str, salt: str, *, is_bytes: bool) -> str: ...
+    def is_any(self, value: str, names: Sequence[str]) -> str: ...
 
 
 Expression = Callable[[Dialect], str]
@@ -46,6 +48,33 @@ class ReportColumn:
     expression: Expression
     needs: frozenset[str] = field(default_factory=frozenset)
     is_payload: bool = False
+
+
+@dataclass(frozen=True)
+class HiddenColumns:
+    """The addresses, by column, at which its values are masked for who asked, and `groups` whose titles are.
+
+    `salt` keys the hashes of this kind of masks only: it stands in statements.
+    """
+
+    addresses: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    groups: Sequence[int] = ()
+    salt: str = ""
+
+    def mask(self, column: ReportColumn, *, of: str) -> ReportColumn:
+        """Return the column with its values masked at these addresses. `of`: the rows that have the addresses."""
+        if not (names := self.addresses.get(column.name)):
+            return column
+
+        def expression(dialect: Dialect) -> str:
+            value, columns = column.expression(dialect), ["address"] if of == "p" else ["address", "original_address"]
+            hidden = [dialect.is_any(f"{of}.{one}", names) for one in columns]
+            if column.name == "failure_group" and self.groups:
+                hidden.append(f"{of}.group_id IN ({', '.join(map(str, self.groups))})")
+            mark = dialect.mark(value, self.salt, is_bytes=column.is_payload)
+            return f"CASE WHEN coalesce({' OR '.join(hidden)}, FALSE) THEN {mark} ELSE {value} END"
+
+        return replace(column, expression=expression)
 
 
 def _is(sql: str) -> Expression:

@@ -61,3 +61,12 @@ class SparkDialect:
     def payload(self, most: int) -> str:
         """Return the beginning of the payload."""
         return f"substring(m.payload, 1, {int(most)})"
+
+    def mark(self, value: str, salt: str, *, is_bytes: bool) -> str:
+        """Return what is read in place of a masked value."""
+        marked = f"'[masked:' || left(sha2('{salt}' || md5({value}), 256), 8) || ']'"
+        return f"encode({marked}, 'UTF-8')" if is_bytes else marked
+
+    def is_any(self, value: str, names: Sequence[str]) -> str:
+        """Return the condition that a value is one of the names."""
+        return f"{value} IN ({', '.join(map(spark_text, names))})"

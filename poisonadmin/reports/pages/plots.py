@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 WIDTH, HEIGHT = 720, 200
 LEFT, RIGHT, BOTTOM, TOP = 44, 18, 22, 8
@@ -25,7 +24,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Label:
-    """A text below the bars, or of a line across them."""
+    """A text below the bars."""
 
     x: float
     text: str
@@ -41,14 +40,13 @@ class Grid:
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot. `names`: of its series, in the order of their colours. `marks`: lines across, each with its title."""
+    """A plot. `names`: of its series, in the order of their colours."""
 
     bars: tuple[Bar, ...]
     labels: tuple[Label, ...]
     grid: tuple[Grid, ...]
     names: tuple[str, ...]
     label: str
-    marks: tuple[Label, ...] = ()
     width: int = WIDTH
     height: int = HEIGHT
     left: int = LEFT
@@ -78,16 +76,8 @@ def largest(series: Mapping[str, Sequence[int]], most: int = SERIES) -> dict[str
     return {name: tuple(series[name]) for name in first} | {REST: together}
 
 
-def stacked(
-    labels: Sequence[str],
-    series: Mapping[str, Sequence[float]],
-    *,
-    label: str,
-    unit: str = "",
-    marks: Mapping[int, str] = MappingProxyType({}),
-) -> Plot:
-    """Return a bar for each label, of the values of all series on top of one another; `marks`: titles by the label's
-    place."""
+def stacked(labels: Sequence[str], series: Mapping[str, Sequence[float]], *, label: str, unit: str = "") -> Plot:
+    """Return a bar for each label, of the values of all series on top of one another."""
     totals = [sum(values[place] for values in series.values()) for place in range(len(labels))]
     peak = _round_up(max(totals, default=0))
     step = (WIDTH - LEFT - RIGHT) / max(len(labels), 1)
@@ -109,8 +99,7 @@ def stacked(
         Grid(round(HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * part / 2, 1), f"{_short(peak * part / 2)}{unit}")
         for part in (0, 1, 2)
     )
-    marked = tuple(Label(round(LEFT + step * (place + 0.5), 1), words) for place, words in sorted(marks.items()))
-    return Plot(tuple(bars), below, lines, tuple(series), label, marked)
+    return Plot(tuple(bars), below, lines, tuple(series), label)
 
 
 def _round_up(value: float) -> float:

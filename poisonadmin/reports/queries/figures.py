@@ -10,6 +10,7 @@ from typing import Any
 from poisonadmin.archive.domain.figures import DECISION_SECONDS, DECISIONS, DELIVERED, FAILURES, NOT_DELIVERED
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.exports import Row
+from poisonadmin.core.queries.masking import with_titles
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_rows
 from poisonadmin.core.queries.scope import scope_condition
 from poisonadmin.core.queries.sql import Sql
@@ -111,7 +112,7 @@ def top_groups(period: Period, *, principal: Principal, patterns: list[str]) -> 
         top=TOP_GROUPS,
     )
     with bounded(SECONDS):
-        return fetch(FailingGroup, groups)
+        return with_titles(fetch(FailingGroup, groups), principal)
 
 
 def with_archived(asked: AskedReport, rows: list[Row], *, principal: Principal, patterns: list[str]) -> list[Row]:

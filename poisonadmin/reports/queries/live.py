@@ -9,7 +9,8 @@ from django.db import connection
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.exports import ColumnType
-from poisonadmin.core.queries.rows import one_of
+from poisonadmin.core.queries.masking import masks_of
+from poisonadmin.core.queries.rows import fetch_values, one_of
 from poisonadmin.core.queries.scope import destinations_seen
 from poisonadmin.core.queries.sql import EMPTY, TRUE, Sql, all_of, join, raw
 from poisonadmin.decisions.operations.domain.actions import DECISION_EVENTS
@@ -18,6 +19,7 @@ from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.merged_groups import SEEN_AS
 from poisonadmin.poison_list.queries.entries import source_scope
 from poisonadmin.reports.domain.asked import AskedReport
+from poisonadmin.reports.domain.columns import HiddenColumns
 from poisonadmin.reports.domain.kinds import Grain, PeriodBy, ReportKind
 from poisonadmin.search.domain.filters import MessageFilter, Term, parse_filter, require_values
 from poisonadmin.search.queries.live import Where, compile_filter
@@ -121,6 +123,16 @@ class PostgresDialect:
     def payload(self, most: int) -> str:
         """Return the beginning of the payload."""
         return f"substring(b.payload FROM 1 FOR {int(most)})"
+
+    def mark(self, value: str, salt: str, *, is_bytes: bool) -> str:
+        """Return what is read in place of a masked value."""
+        hashed = f"encode(sha256(convert_to('{salt}' || md5({value}), 'UTF8')), 'hex')"
+        marked = f"'[masked:' || left({hashed}, 8) || ']'"
+        return f"convert_to({marked}, 'UTF8')" if is_bytes else marked
+
+    def is_any(self, value: str, names: Sequence[str]) -> str:
+        """Return the condition that a value is one of the names."""
+        return f"{value} IN ({', '.join(map(_literal, names))})"
 
 
 def _literal(text: str) -> str:
@@ -254,6 +266,17 @@ def _poison(asked: AskedReport, where: Where, principal: Principal) -> Sql:
         poison=_POISON(where=where.whole, entries=all_of(entries)),
         within=all_of(_within(times)),
     )
+
+
+def as_may_be_read(asked: AskedReport, principal: Principal) -> AskedReport:
+    """Return the report with what is masked for the principal now."""
+    masks = masks_of(principal)
+    if not masks:
+        return asked
+    names = fetch_values("SELECT name FROM address WHERE id = ANY(%s) ORDER BY name", [list(masks.address_ids)])
+    read = [*asked.columns, *asked.cells]
+    hidden = {one: [name for name in names if masks.at(name).hides(one)] for one in read}
+    return replace(asked, hidden=HiddenColumns(hidden, sorted(masks.groups), masks.salt))
 
 
 def as_text(sql: Sql) -> str:

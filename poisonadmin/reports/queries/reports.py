@@ -8,6 +8,7 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import MAX_ID
+from poisonadmin.core.queries.masking import masks_of
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, count_rows, window
 from poisonadmin.core.queries.rows import Versioned, columns, fetch, fetch_one, known
 from poisonadmin.core.queries.scope import own_or_shared
@@ -82,7 +83,9 @@ _WITHIN = partial(
 def _seen(principal: Principal) -> Sql:
     """Return the condition that the principal may see a report."""
     own = _OF_USER(person=principal.person) if principal.account else _OF_POISONADMIN(name=principal.name)
-    shared = Sql("{own} OR s.is_shared AND {sees_everything}", own=own, sees_everything=principal.sees_everything)
+    # A file is made for who asked for it.
+    sees_all = principal.sees_everything and not masks_of(principal)
+    shared = Sql("{own} OR s.is_shared AND {sees_all}", own=own, sees_all=sees_all)
     within = _WITHIN(patterns=patterns_json(principal))
     is_blind = None if principal.may(Permission.READ_PAYLOAD) else False
     return all_of([shared, within, all_given({"(r.params ->> 'shows_payload')::boolean = {value}": is_blind})])

@@ -41,7 +41,7 @@ def live(request: HttpRequest, principal: Principal, search_id: int) -> HttpResp
     if search.is_over:
         return HttpResponseClientRefresh()
     found = list_found(search, principal=principal)
-    archived = archived_found(search, limit=50)
+    archived = archived_found(search, principal=principal, limit=50)
     context = {"search": search, "rows": found.results, "archived": archived}
     return render(request, "searches/_running.html", context)
 

@@ -11,17 +11,18 @@ from typing import Any
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import InvalidFilter
+from poisonadmin.core.queries.masking import clear_of_masks, masked, masks_of
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, window
 from poisonadmin.core.queries.rows import bounded, fetch
 from poisonadmin.core.queries.scope import scope_condition
-from poisonadmin.core.queries.sql import Sql
+from poisonadmin.core.queries.sql import Sql, all_of
 from poisonadmin.messages.queries.message_rows import COLUMNS, JOINS, MessageRow
 from poisonadmin.runs.domain.kinds import KindName
 from poisonadmin.runs.queries.runs import RunFields, StoredRun, find_run, latest_run
 from poisonadmin.search.deep.domain import Clause, HeaderIs, PayloadAt, PayloadHolds, condition_at
 from poisonadmin.search.domain.filters import MessageFilter, Term
 from poisonadmin.search.domain.payload_words import PAYLOAD, PAYLOAD_AT
-from poisonadmin.search.queries.archived import in_files
+from poisonadmin.search.queries.archived import clear_in_files, in_files
 from poisonadmin.search.queries.meanings import SearchReader, header_member
 
 HEADER = "header"
@@ -54,7 +55,7 @@ def archived_where(message_filter: MessageFilter, principal: Principal, now: dat
     Of failures it knows those whose group holds a text, and not their own messages; so it cannot tell which do not.
     """
     conditions, outside = in_files(plain_of(message_filter), SearchReader(principal, now), is_exact=False)
-    return " AND ".join(conditions) or "TRUE", outside
+    return " AND ".join([*conditions, *clear_in_files(principal)]) or "TRUE", outside
 
 
 SHOWN = 50
@@ -154,13 +155,18 @@ def _scope(principal: Principal) -> list[list[str]]:
 
 def first_found(search: SearchRow, *, principal: Principal, limit: int = SHOWN) -> list[ShownHit]:
     """Return the newest hits, live ones first; those that have left the caller's scope since are left out."""
-    live = fetch(ShownHit, _LIVE(id=search.id, scope=scope_condition(principal), limit=limit))
-    return [*live, *archived_found(search, limit=limit - len(live))]
+    live = fetch(ShownHit, _LIVE(id=search.id, scope=_readable(principal), limit=limit))
+    return [*live, *archived_found(search, principal=principal, limit=limit - len(live))]
 
 
-def archived_found(search: SearchRow, *, limit: int = SHOWN) -> list[ShownHit]:
+def _readable(principal: Principal) -> Sql:
+    return all_of([scope_condition(principal), clear_of_masks(principal, "m.address_id", "m.original_address_id")])
+
+
+def archived_found(search: SearchRow, *, principal: Principal, limit: int = SHOWN) -> list[ShownHit]:
     """Return the newest hits that are in the archive."""
-    return fetch(ShownHit, _ARCHIVED, [search.id, max(limit, 0)])
+    found = fetch(ShownHit, _ARCHIVED, [search.id, max(limit, 0)])
+    return [one for one in found if not masks_of(principal).at(one.address)]
 
 
 def list_found(
@@ -175,10 +181,12 @@ def list_found(
         columns=COLUMNS,
         joins=JOINS,
         id=search.id,
-        scope=scope_condition(principal),
+        scope=_readable(principal),
         place=page.where,
         order=page.order,
     )
     with bounded():
         rows = fetch(MessageRow, found)
-    return page.page(rows, lambda: Count(search.result.hits - search.result.archived_hits, capped=False))
+    return page.page(
+        masked(rows, principal), lambda: Count(search.result.hits - search.result.archived_hits, capped=False)
+    )

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import InvalidFilter
+from poisonadmin.core.queries.masking import clear_of_masks, masked_page, masks_of
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import bounded
 from poisonadmin.core.queries.scope import scope_condition
@@ -13,7 +14,14 @@ from poisonadmin.core.queries.sql import Sql, all_of
 from poisonadmin.search.domain.filters import MessageFilter
 from poisonadmin.search.domain.payload_words import DEEP
 from poisonadmin.search.domain.words import FREE, refusal
-from poisonadmin.search.queries.meanings import MEANINGS, SearchReader, as_groups, fields_known, on_addresses
+from poisonadmin.search.queries.meanings import (
+    MEANINGS,
+    SearchReader,
+    as_groups,
+    fields_known,
+    is_content,
+    on_addresses,
+)
 
 _NAMED = {FREE: "words without a field"}
 
@@ -36,7 +44,16 @@ def in_files(message_filter: MessageFilter, reader: SearchReader, *, is_exact: b
             # As in the database: NOT of an unknown would hide rows.
             conditions.append(f"NOT coalesce({condition}, FALSE)" if term.negated else f"({condition})")
     scopes = (on_addresses("m.address", patterns) for patterns in reader.principal.patterns if patterns)
+    if any(term.field == FREE or is_content(term.field, reader.principal) for term in message_filter.terms):
+        conditions += clear_in_files(reader.principal)
     return [*conditions, *(f"({scope})" for scope in scopes)], outside
+
+
+def clear_in_files(principal: Principal) -> list[str]:
+    """Return the conditions in Spark's SQL that nothing is masked for the reader at an archived message's addresses."""
+    patterns = sorted({rule.match for rule in masks_of(principal).rules})
+    columns = ("m.address", "m.original_address") if patterns else ()
+    return [f"NOT coalesce({on_addresses(column, patterns)}, FALSE)" for column in columns]
 
 
 _NEWEST = Key(("r.id",), (int,))
@@ -71,7 +88,7 @@ def list_archived(
             FROM archived_message r JOIN address a ON a.id = r.address_id WHERE {where}""",
             where=archived_where(message_filter, principal),
         )
-        return fetch_page(ArchivedMessageRow, found, page=window(cursor, limit, _NEWEST))
+        return masked_page(fetch_page(ArchivedMessageRow, found, page=window(cursor, limit, _NEWEST)), principal)
 
 
 def can_answer(message_filter: MessageFilter) -> bool:
@@ -85,6 +102,8 @@ def archived_where(message_filter: MessageFilter, principal: Principal, *, is_wi
     `is_wide`: what the index does not know may be so; otherwise it raises `InvalidFilter`.
     """
     found = [scope_condition(principal, "r.address_id")]
+    if any(term.field == FREE or is_content(term.field, principal) for term in message_filter.terms):
+        found.append(clear_of_masks(principal, "r.address_id"))
     for term in (as_groups(one, principal) for one in message_filter.terms):
         meaning = MEANINGS.get(term.field)
         if meaning is not None and meaning.index is not None:

@@ -1,10 +1,11 @@
 """The blacklist: messages that crashed what processed them too often, and those under suspicion."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.queries.masking import masked
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, count_rows, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_rows, fetch_values
 from poisonadmin.core.queries.scope import scope_condition
@@ -107,7 +108,7 @@ def list_others(
         rows = _messages(
             Sql("{whole} AND {place} {order}", whole=whole, place=page.where, order=page.order), page.order
         )
-    return page.page(rows, lambda: count_rows(whole))
+    return page.page(masked(rows, principal), lambda: count_rows(whole))
 
 
 def _messages(found: Sql, order: Sql) -> list[MessageRow]:
@@ -216,7 +217,12 @@ def candidates(message_filter: MessageFilter = EVERY, *, principal: Principal, l
             [[row.id for row in rows]],
         )
     return [
-        Suspect(row, tuple(Crash(crash, None) for crash in crashes[row.id]), is_alone=row.id in alone) for row in rows
+        Suspect(
+            row,
+            tuple(Crash(crash, None) for crash in _readable(row, crashes, principal)),
+            is_alone=row.id in alone,
+        )
+        for row in masked(rows, principal)
     ]
 
 
@@ -247,9 +253,20 @@ def _with_crashes(rows: Sequence[MessageRow], principal: Principal) -> list[Susp
         if crash.claim_id is not None and crash.shard is not None and not crash.is_alone
     }
     others = others_on(together, principal=principal)
+    rows = masked(rows, principal)
 
     def crash_of(message: MessageRow, crash: CrashRow) -> Crash:
         everybody = others.get((crash.claim_id, crash.shard))  # type: ignore[arg-type]
         return Crash(crash, None if everybody is None else everybody.without(message))
 
-    return [Suspect(row, tuple(crash_of(row, crash) for crash in crashes[row.id])) for row in rows]
+    return [
+        Suspect(
+            row,
+            tuple(crash_of(row, crash) for crash in _readable(row, crashes, principal)),
+        )
+        for row in rows
+    ]
+
+
+def _readable(row: MessageRow, crashes: Mapping[int, Sequence[CrashRow]], principal: Principal) -> list[CrashRow]:
+    return masked(crashes[row.id], principal, row.address, row.original_address)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from poisonadmin.core.domain.access import Principal
+from poisonadmin.core.queries.masking import masks_of
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.core.queries.scope import scope_condition
 from poisonadmin.core.queries.sql import Sql, all_of, name
@@ -28,7 +29,7 @@ class AxisValue:
     label: str
 
 
-def axis_values(keys: Mapping[str, Collection[str]]) -> dict[tuple[str, str], AxisValue]:
+def axis_values(keys: Mapping[str, Collection[str]], principal: Principal) -> dict[tuple[str, str], AxisValue]:
     """Return what the values of the columns are called, by field and value; groups and addresses are looked up."""
 
     def ids(*fields: str) -> list[int]:
@@ -39,7 +40,8 @@ def axis_values(keys: Mapping[str, Collection[str]]) -> dict[tuple[str, str], Ax
         " UNION ALL SELECT 'address', id::text, name FROM address WHERE id = ANY(%s)",
         [ids("group"), ids(*ADDRESSES)],
     )
-    labels = {(table, key): label for table, key, label in rows}
+    masks = masks_of(principal)
+    labels = {(table, key): masks.title(int(key), label) if table == "group" else label for table, key, label in rows}
     found = {}
     for field, some in keys.items():
         for key in some:

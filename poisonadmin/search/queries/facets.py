@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.queries.masking import clear_of_masks
 from poisonadmin.core.queries.paging import CAP, COUNT_SECONDS, Count
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch_rows
 from poisonadmin.core.queries.sql import Sql, all_of, join, name
@@ -71,7 +72,8 @@ def facets(message_filter: MessageFilter, *, principal: Principal, limit: int = 
                 total, found = _counted(counted, limit)
             else:
                 total, found = _scanned(message_filter, principal, limit)
-            values = axis_values({field: [key for key, _ in some.counts] for field, some in found.items()})
+            counts = {field: [key for key, _ in some.counts] for field, some in found.items()}
+            values = axis_values(counts, principal)
     except QueryTooExpensive:
         return Facets(None, **dict.fromkeys(COLUMNS, Facet((), 0)))
     return Facets(total, **{field: _facet(field, found.get(field, _NONE), values) for field in COLUMNS})
@@ -202,9 +204,11 @@ def recent_facets(message_filter: MessageFilter, *, principal: Principal) -> Rec
                         SELECT name, value, n, row_number() OVER (PARTITION BY name ORDER BY n DESC, value) AS place,
                                dense_rank() OVER (ORDER BY whole DESC, name) AS rank
                         FROM (SELECT k.name, k.value, count(*) AS n, sum(count(*)) OVER (PARTITION BY k.name) AS whole
-                              FROM ({newest}) m JOIN business_key k ON k.message_id = m.id GROUP BY 1, 2) AS counted
+                              FROM ({newest}) m JOIN business_key k ON k.message_id = m.id WHERE {clear}
+                              GROUP BY 1, 2) AS counted
                     ) AS ranked WHERE place <= {values} AND rank <= {keys} ORDER BY rank, place""",
                     newest=newest,
+                    clear=clear_of_masks(principal, "m.address_id", "m.original_address_id"),
                     values=VALUES_SHOWN,
                     keys=KEYS_SHOWN,
                 )

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.queries.masking import masked_page
 from poisonadmin.core.queries.paging import COUNT_SECONDS, DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded
 from poisonadmin.core.queries.scope import addresses_in_scope, destinations_seen
@@ -97,7 +98,7 @@ def list_failures(
             error=attempt_condition(only.errors, principal) if only.errors else TRUE,
             named=seen if only.destinations else TRUE,
         )
-        return fetch_page(FailureRow, found, page=page)
+        return masked_page(fetch_page(FailureRow, found, page=page), principal)
 
 
 def _messages(addresses: list[int] | None) -> Sql:

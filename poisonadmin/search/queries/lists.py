@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import MAX_ID, InvalidFilter
+from poisonadmin.core.queries.masking import masked, masked_page
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, Window, count_rows, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_values
 from poisonadmin.core.queries.sql import TRUE, Sql, all_of, join
@@ -33,7 +34,8 @@ def list_messages(
     page = window(cursor, limit, ORDERINGS[ordering])
     with bounded():
         where = compile_filter(message_filter, principal)
-        return _read(where, page, lambda: _total(message_filter, where, principal))
+        found = _read(where, page, lambda: _total(message_filter, where, principal))
+    return masked_page(found, principal)
 
 
 def total(message_filter: MessageFilter, *, principal: Principal) -> Count | None:
@@ -98,7 +100,7 @@ def iter_messages(message_filter: MessageFilter, principal: Principal, limit: in
         page = window(cursor, min(limit, EXPORT_SLICE), ORDERINGS["-id"], most=EXPORT_SLICE)
         with bounded():
             found = _read(compile_filter(message_filter, principal), page)
-        yield from found.results
+        yield from masked(found.results, principal)
         limit -= len(found.results)
         cursor = found.next
         if cursor is None:

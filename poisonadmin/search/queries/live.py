@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from poisonadmin.core.domain.access import Principal
+from poisonadmin.core.queries.masking import clear_of_masks
 from poisonadmin.core.queries.rows import one_of
 from poisonadmin.core.queries.scope import visible_ids
 from poisonadmin.core.queries.sql import Sql, all_of, any_of
@@ -18,7 +19,7 @@ from poisonadmin.search.domain.filters import MessageFilter, Term
 from poisonadmin.search.domain.payload_words import require_plain
 from poisonadmin.search.queries.counted import COLUMNS
 from poisonadmin.search.queries.error_search import Branches
-from poisonadmin.search.queries.meanings import MEANINGS, as_groups
+from poisonadmin.search.queries.meanings import MEANINGS, as_groups, is_content
 
 # No index names `state` (store/models/message.py). What waits lies above the floors of the lanes that have something,
 # and what is under way is named by the open claims; both are few beside what is delivered. The CASE keeps the planner,
@@ -118,6 +119,8 @@ def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where
                 condition = condition.condition
             # NOT of an unknown would hide rows whose column is NULL: a message without a reason is not `returned`.
             rest.append(condition.negated if term.negated else condition)
+    if any(is_content(term.field, principal) for term in message_filter.terms):
+        rest.append(clear_of_masks(principal, "m.address_id", "m.original_address_id"))
     few = next((one for one in errors if one.are_few), None)
     rest += [one.condition for one in errors if one is not few]
     states = codes.get("state")

@@ -12,15 +12,17 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.addresses import is_pattern
+from poisonadmin.core.queries.masking import clear_of_masks, masks_of
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.core.queries.scope import address_ids, addresses_delivering_to, addresses_holding, pattern_regex
-from poisonadmin.core.queries.sql import Sql, any_of, name, raw
+from poisonadmin.core.queries.sql import Sql, all_of, any_of, name, raw
 from poisonadmin.messages.queries.counts import CONFIRMING
 from poisonadmin.messages.queries.dead_letter_queues import in_any_queue, queues_of
 from poisonadmin.messages.queries.due import come_due
 from poisonadmin.messages.queries.merged_groups import SEEN_AS, with_members
 from poisonadmin.search.domain import spark_sql
-from poisonadmin.search.domain.filters import Term
+from poisonadmin.search.domain.filters import MessageFilter, Term
+from poisonadmin.search.domain.payload_words import DEEP
 from poisonadmin.search.domain.spark_sql import is_one_of, spark_text, spark_time
 from poisonadmin.search.domain.words import FREE
 from poisonadmin.search.queries.error_search import Branches, groups_holding, messages_holding
@@ -235,6 +237,8 @@ def _word(term: Term, principal: Principal) -> Sql | Branches:
         )
     )
     error, addresses = messages_holding([word], principal), addresses_holding(word)
+    if masks_of(principal):
+        return _word_of_masked(start, error, addresses, principal)
     if len(named) <= FEW and error.ids is not None and not addresses:
         return replace(error, ids=sorted({*named, *error.ids}))
     found = (
@@ -249,6 +253,17 @@ def _word(term: Term, principal: Principal) -> Sql | Branches:
     )
     on = [Sql("m.address_id = ANY({addresses})", addresses=addresses)] if addresses else []
     return any_of([found, *on, error.condition])
+
+
+def _word_of_masked(start: str, error: Branches, addresses: Sequence[int], principal: Principal) -> Sql:
+    """Return the same where keys and errors of some addresses are masked: there ids and addresses are compared only."""
+    key = Sql("EXISTS (SELECT FROM business_key k WHERE k.message_id = m.id AND k.value LIKE {start})", start=start)
+    clear = clear_of_masks(principal, "m.address_id", "m.original_address_id")
+    columns = ["message_id"] if is_content("conversation_id", principal) else ["message_id", "conversation_id"]
+    ids = any_of(Sql("e.{column} LIKE {start}", column=name(column), start=start) for column in columns)
+    named = Sql("EXISTS (SELECT FROM envelope e WHERE e.id = m.id AND {ids})", ids=ids)
+    on = Sql("m.address_id = ANY({addresses})", addresses=list(addresses))
+    return any_of([named, on, all_of([clear, any_of([key, error.condition])])])
 
 
 def _word_in_index(term: Term) -> Sql:
@@ -301,6 +316,7 @@ def _groups_of_text(texts: Sequence[Any], principal: Principal) -> list[int]:
     holding = groups_holding(_codes(texts), visible, with_sample=principal.sees_everything)
     if visible is not None:
         holding = sorted(set(holding) & set(visible))
+    holding = sorted(set(holding) - masks_of(principal).groups)
     return fetch_values(
         Sql("SELECT {seen_as} FROM failure_group g WHERE g.id = ANY({ids})", seen_as=SEEN_AS, ids=holding)
     )
@@ -371,6 +387,23 @@ MEANINGS: dict[str, Meaning] = {
     ),
     FREE: Meaning(_word, _word_in_index, _word_in_files, are_files_near=True),
 }
+
+
+def is_content(field: str, principal: Principal) -> bool:
+    """Return whether a field compares what may be masked for the reader, so that it is searched in the clear only.
+
+    A word without a field is not: it compares ids there, and nothing else.
+    """
+    keys = {rule.key for rule in masks_of(principal).rules}
+    return field in ("error", "header", "key") or (field in ("conversation_id", "message_id") and field in keys)
+
+
+def not_searched(message_filter: MessageFilter, principal: Principal) -> list[str]:
+    """Return the patterns of the addresses that are left out: what a filter asks for is masked there for the reader."""
+    asks = {term.field for term in message_filter.terms}
+    if not asks & {FREE, "failure", *DEEP} and not any(is_content(field, principal) for field in asks):
+        return []
+    return sorted({rule.match for rule in masks_of(principal).rules})
 
 
 def is_about_groups(field: str) -> bool:

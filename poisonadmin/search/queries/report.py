@@ -6,6 +6,7 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.exports import Row
+from poisonadmin.core.queries.masking import masks_of
 from poisonadmin.core.queries.rows import QueryTooExpensive, fetch_rows
 from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.search.domain.filters import MessageFilter
@@ -52,7 +53,7 @@ def report_rows(message_filter: MessageFilter, *, principal: Principal) -> Itera
             kept = batch[: MAX_ROWS - written]
             written += len(kept)
             if kept:
-                yield list(_rows(kept))
+                yield list(_rows(kept, principal))
             if len(kept) < len(batch):
                 yield _notice(f"Cut at {MAX_ROWS:,} messages; more match. Narrow the filter to see the rest.")
                 return
@@ -64,10 +65,12 @@ def _notice(text: str) -> list[Row]:
     return [(text, *[""] * (len(COLUMNS) - 1))]
 
 
-def _rows(messages: Sequence[MessageRow]) -> Iterator[Row]:
+def _rows(messages: Sequence[MessageRow], principal: Principal) -> Iterator[Row]:
     on_record = _on_record([message.id for message in messages])
     for message in messages:
         kept = on_record.get(message.id) or dict.fromkeys(_ON_RECORD)
+        masks = masks_of(principal).at(message.address, message.original_address, kept["original_address"])
+        kept["error_message"] = masks.text(kept["error_message"])
         values = (
             vars(message)
             | kept

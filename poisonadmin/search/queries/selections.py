@@ -6,6 +6,7 @@ from datetime import datetime
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.queries.masking import masked
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, window
 from poisonadmin.core.queries.rows import bounded, fetch_by_id, fetch_values
 from poisonadmin.core.queries.scope import scope_condition, visible_ids
@@ -133,7 +134,7 @@ def page_of_members(
     )
     with bounded():
         ids = fetch_values(chosen)
-    return page.page(rows_of_ids(ids), lambda: Count(count, capped=False))
+    return page.page(masked(rows_of_ids(ids), principal), lambda: Count(count, capped=False))
 
 
 def _in_scope(principal: Principal) -> Sql:

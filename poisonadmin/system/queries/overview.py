@@ -10,6 +10,7 @@ from django.db import connection
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import InvalidFilter
+from poisonadmin.core.queries.masking import with_titles
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_one, fetch_rows, fetch_values
 from poisonadmin.core.queries.scope import scope_condition, visible_ids
 from poisonadmin.core.queries.sql import EMPTY, Sql
@@ -122,7 +123,7 @@ def oldest_undecided(principal: Principal) -> OldestUndecided | None:
 def top_groups(principal: Principal, limit: int = 6) -> list[TopGroup]:
     """Return the failure groups with the most undecided messages, of those that are not snoozed."""
     principal.require(Permission.READ)
-    return fetch(
+    found = fetch(
         TopGroup,
         Sql(
             """SELECT top.id, named.title, named.error_class, n AS undecided, top.last_at
@@ -141,6 +142,7 @@ def top_groups(principal: Principal, limit: int = 6) -> list[TopGroup]:
             limit=limit,
         ),
     )
+    return with_titles(found, principal)
 
 
 def fleet() -> Fleet:

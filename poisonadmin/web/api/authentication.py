@@ -78,5 +78,5 @@ class MayDo(BasePermission):
         assert isinstance(request.auth, Principal)
         contract = contract_of(view, request.method)
         if contract is not None:
-            request.auth.require_any(*contract.permissions)
+            request.auth.require(contract.needs)
         return True

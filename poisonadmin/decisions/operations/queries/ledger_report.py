@@ -10,6 +10,7 @@ from django.db import connection
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.exports import Row
+from poisonadmin.core.queries.masking import masks_of
 from poisonadmin.core.queries.rows import bounded, fetch_rows, fetch_values
 from poisonadmin.core.queries.scope import visible_ids
 from poisonadmin.core.queries.sql import named_sql
@@ -88,6 +89,7 @@ def ledger_rows(
     statement = str(_MEMBERS(seen_as=SEEN_AS, without_row=outcome_without_row(operation.action)))
     values: dict[str, Any] = {"operation": operation.id, "outcome": outcome and str(outcome)}
     values["visible"] = visible_ids(principal)
+    masks = masks_of(principal)
     for number, size in fetch_rows(_PIECES, [operation.selection_id]):
         for first in range(1, size + 1, MEMBERS_A_SLICE):
             some = {"number": number, "first": first, "last": first + MEMBERS_A_SLICE - 1}
@@ -99,7 +101,7 @@ def ledger_rows(
             if not connection.in_atomic_block:
                 connection.close_if_unusable_or_obsolete()
             if rows:
-                yield rows
+                yield [(*row[:8], masks.title(row[7], row[8]) if row[8] else row[8], *row[9:]) for row in rows]
 
 
 def _filed(operation: OperationRow, ids: Sequence[int]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import MAX_ID
+from poisonadmin.core.queries.masking import masks_of
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import fetch, fetch_one, fetch_rows, known
 from poisonadmin.core.queries.scope import visible_ids
@@ -25,8 +26,7 @@ _SELECTED = partial(
     """SELECT operation.id, selection_id, action, state, reason, params, rate_per_second, operation.count,
  ids_hash AS hash, canary IS NOT NULL AS canary, walked, changed, halted_why,
  requested_by, requester, patterns, requested_at, state_at, ended_at, sign_off, sign_off_expires_at,
- sign_off_decision, sign_off_by, sign_off_at, sign_off_reason, broke_glass_at, restart_job_id,
- begin_when, version_seen
+ sign_off_decision, sign_off_by, sign_off_at, sign_off_reason, broke_glass_at, restart_job_id
 FROM operation JOIN selection ON selection.id = selection_id WHERE {where}""",
 )
 _IN_SCOPE = "selection.address_ids <@ {value}::bigint[]"
@@ -73,8 +73,7 @@ class OperationRow:
     `ended_at`: when every member was accounted for. `sign_off`: the limit that it exceeds, null for none: more than
     `above` messages at `match`, it has `count`, and there were `earlier` ones. `sign_off_decision`: consent or refuse,
     of another person. `broke_glass_at`: when an administrator began it without. `restart_job_id`: the restart job whose
-    run it is. `begin_when`: the `consumer` and its `version` that it waits for, null for none; `version_seen`: the
-    `version`, where it was `seen_in` and when, once that was so.
+    run it is.
     """
 
     id: int
@@ -104,8 +103,6 @@ class OperationRow:
     sign_off_reason: str | None
     broke_glass_at: datetime | None
     restart_job_id: int | None
-    begin_when: Mapping[str, Any] | None
-    version_seen: Mapping[str, Any] | None
 
     @property
     def pace_words(self) -> str:
@@ -176,7 +173,8 @@ def _shown(row: OperationRow, principal: Principal, *, is_one: bool = False) -> 
 
     A payload is not repeated, since the message has it as a version; but with `is_one` while it waits for a sign-off.
     """
-    may_see = principal.may(Permission.READ_PAYLOAD) or row.action != OperationAction.PATCH
+    sees_payloads = principal.may(Permission.READ_PAYLOAD) and not masks_of(principal)
+    may_see = sees_payloads or row.action != OperationAction.PATCH
     has_payload = is_one and row.state == OperationState.WAITING_FOR_SIGN_OFF
     params = {name: value for name, value in row.params.items() if may_see and (has_payload or name != "payload")}
     if may_see and "payload" in row.params:

@@ -19,6 +19,7 @@ from poisonadmin.core.commands.locks import shared
 from poisonadmin.core.domain.access import Permission, Principal, Role
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
+from poisonadmin.core.queries.masking import clear_of_masks, masks_of
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.core.queries.sql import Sql
 from poisonadmin.messages.queries.id_ranges import last_ranges
@@ -122,7 +123,8 @@ class _Asked:
     def plain(self) -> MessageFilter | None:
         """The filter for the database; None where any message will do."""
         plain = plain_of(self.filter)
-        return plain if plain.terms or not self.principal.sees_everything else None
+        is_limited = not self.principal.sees_everything or bool(masks_of(self.principal))
+        return plain if plain.terms or is_limited else None
 
 
 def _principal_of(run: StoredRun) -> Principal:
@@ -167,9 +169,11 @@ def _live_wave(live_above: int, asked: _Asked, searching: Searching, messages: i
     if asked.plain is not None:
         wanted = fetch_values(
             Sql(
-                "SELECT m.id FROM message m WHERE m.id > {after} AND m.id <= {until} AND {where} ORDER BY m.id",
+                """SELECT m.id FROM message m
+                WHERE m.id > {after} AND m.id <= {until} AND {clear} AND {where} ORDER BY m.id""",
                 after=after,
                 until=live_above,
+                clear=clear_of_masks(asked.principal, "m.address_id", "m.original_address_id"),
                 where=compile_filter(asked.plain, asked.principal).whole,
             )
         )
