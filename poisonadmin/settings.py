@@ -164,6 +164,7 @@ ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*", "password2*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_ADAPTER = "poisonadmin.web.pages.logins.ClosedSignup"
 ACCOUNT_LOGOUT_ON_GET = False
+PASSWORD_RESET_TIMEOUT = 24 * 3600  # of the link that an administrator makes
 # allauth's limits of logins count an account from everywhere and an address for everybody: strangers would lock people
 # out. axes counts here; see poisonadmin.web.pages.logins.
 ACCOUNT_RATE_LIMITS = {"login": None, "login_failed": None}

@@ -17,6 +17,7 @@ from poisonadmin.system.api.probes import PROBES
 from poisonadmin.web.api.document import nothing_here
 from poisonadmin.web.api.problems import plain_problem
 from poisonadmin.web.pages import errors
+from poisonadmin.web.pages.passwords import SetPassword
 
 PACKAGE = Path(__file__).parent
 
@@ -37,6 +38,7 @@ ACCOUNTS = [
     path("signup/", views.signup, name="account_signup"),
     path("reauthenticate/", views.reauthenticate, name="account_reauthenticate"),
     path("password/change/", never_cache(views.password_change), name="account_change_password"),
+    path("password/set/<slug:uidb64>/<slug:token>/", SetPassword.as_view(), name="account_set_password"),
 ]
 # The last one is also for a forgotten slash at the end: a redirect would turn a POST into a GET.
 API: list[URLPattern | URLResolver] = [*_routes("api"), re_path("", nothing_here)]

@@ -238,6 +238,18 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
     ("api-poison-events", "get"): ({}, "?source=orders.eu", 403, 200, 200, 404),
     ("api-poison-release", "post"): ({"entry_id": "entry"}, WHY, 403, 200, 200, 404),
     ("api-audit", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-accounts", "get"): ({}, None, 403, 403, 200, 200),
+    ("api-accounts", "post"): ({}, {"name": "new-one", "role": "viewer", "patterns": ["orders.#"]}, 403, 403, 201, 403),
+    ("api-account", "get"): ({"name": "account"}, None, 403, 403, 200, 404),
+    ("api-account", "patch"): ({"name": "account"}, {"role": "operator"}, 403, 403, 200, 404),
+    ("api-account", "delete"): ({"name": "account"}, None, 403, 403, 204, 404),
+    ("api-account-link", "post"): ({"name": "account"}, None, 403, 403, 201, 404),
+    ("api-account-tokens", "get"): ({"name": "account"}, None, 403, 403, 200, 404),
+    ("api-account-tokens", "post"): ({"name": "account"}, {"label": "t"}, 403, 403, 201, 404),
+    ("api-account-token", "delete"): ({"name": "account", "token_id": "account_token"}, None, 403, 403, 204, 404),
+    ("api-account-sessions", "get"): ({"name": "account"}, None, 403, 403, 200, 404),
+    ("api-account-session", "delete"): ({"name": "account", "key": "account_session"}, None, 403, 403, 204, 404),
+    ("api-me", "get"): ({}, None, 200, 200, 200, 200),
     ("api-schema", "get"): ({}, None, 200, 200, 200, 200),
 }
 PAGES_THAT_REDIRECT = {"api-docs"}

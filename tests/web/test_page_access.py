@@ -79,7 +79,7 @@ ALLOWED = {
     "admin": set(Permission),
 }
 EVERYBODY = ("anonymous", "roleless", *ALLOWED, "outsider")
-SLUGS = {"action": "approve", "outcome": "unanswered", "what": "pause"}
+SLUGS = {"name": "viewer", "action": "approve", "outcome": "unanswered", "what": "pause"}
 BROKER = {"name": "dead", "kind": "rabbitmq", "url": "amqp://rabbit.example.org", "queues": "orders.dlq"}
 
 ROUTES = {
@@ -232,6 +232,15 @@ ROUTES = {
     "nodes": Expected(),
     "nodes-one": Expected(READ, OF_AN_ADDRESS),
     "audit": Expected(),
+    "people": Expected(CONFIGURE),
+    "people-new": Expected(CONFIGURE),
+    "people-one": Expected(CONFIGURE),
+    "people-token": Expected(CONFIGURE, method="post", sent={"label": "t"}),
+    "people-password": Expected(CONFIGURE, method="post", sent={"password": "correct-horse-battery"}, status=302),
+    "people-link": Expected(CONFIGURE, method="post"),
+    "people-change": Expected(CONFIGURE, method="post", status=404),
+    "you": Expected(),
+    "you-end": Expected(READ, OF_AN_ADDRESS, "post", {"of": "none"}, 404),
     "archive": Expected(),
     "archive-messages": Expected(),
     "archive-restore": Expected(DECIDE, OF_AN_ADDRESS, "post", {"reason": "r"}, 302),  # it is live

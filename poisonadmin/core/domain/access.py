@@ -40,6 +40,15 @@ PERMISSIONS: dict[Role, frozenset[Permission]] = {
 }
 
 
+def roles_with(permission: Permission) -> list[Role]:
+    """Return the roles that include the permission.
+
+    >>> [str(role) for role in roles_with(Permission.SIGN_OFF)]
+    ['reviewer', 'admin']
+    """
+    return [role for role, held in PERMISSIONS.items() if permission in held]
+
+
 class NotAllowed(PoisonAdminError):
     """Raised when the caller's role or token does not include the permission."""
 
@@ -112,6 +121,14 @@ class Principal:
         # Any run of words that no pattern names stands for what a wildcard may match.
         examples = (_example(pattern, run) for run in range(longest + 2))
         return all(self.sees(example) for example in examples if example)
+
+    def covers_all(self, patterns: Sequence[str]) -> bool:
+        """Return whether an account with these patterns, none for every address, stays within this one's scope."""
+        return all(map(self.covers, patterns)) if patterns else self.sees_everything
+
+    def holds(self, role: Role) -> bool:
+        """Return whether everything that the role may do is held."""
+        return PERMISSIONS[role] <= self.permissions
 
     def require_cover(self, pattern: str) -> None:
         """Raise NotAllowed unless every address that the pattern matches is in scope."""

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import User
-from django.contrib.sessions.models import Session
 from django.db import IntegrityError, connection, transaction
 from django.db.models.functions import Now
 
 from poisonadmin.core.commands import audit
 from poisonadmin.core.commands.authentication import MAX_NAME_CHARS, PREFIX, InvalidToken, digest_of
+from poisonadmin.core.commands.sessions import end_sessions
 from poisonadmin.core.domain.access import Permission, Role
 from poisonadmin.core.domain.addresses import validate_pattern
 from poisonadmin.core.domain.errors import NotFound
@@ -30,10 +29,9 @@ def deactivate(username: str, *, by: str) -> None:
     """Refuse the user from now on: login, sessions, tokens and event streams. Errors: `NotFound`."""
     with transaction.atomic():
         user = _switched(username, is_active=False)
-        mine = [one.pk for one in Session.objects.iterator() if one.get_decoded().get(SESSION_KEY) == str(user.pk)]
-        Session.objects.filter(pk__in=mine).delete()
+        end_sessions(user.pk)
         audit.record(by, "user.deactivated", "user", username)
-        _cut_off_streams()
+        cut_off_streams()
 
 
 def activate(username: str, *, by: str) -> None:
@@ -43,7 +41,7 @@ def activate(username: str, *, by: str) -> None:
         audit.record(by, "user.activated", "user", username)
 
 
-def _cut_off_streams() -> None:
+def cut_off_streams() -> None:
     """Have every stream of the poison list ask again at once whether its reader may still read it."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_notify(%s, %s)", [POISON_LIST_CHANNEL, REVOKED])
@@ -108,7 +106,7 @@ def revoke_token(token_id: int, *, by: str) -> None:
         if not ApiToken.objects.filter(id=token_id, revoked_at=None).update(revoked_at=Now()):
             raise NotFound(f"There is no token {token_id} to be revoked.")
         audit.record(by, "token.revoked", "token", str(token_id))
-        _cut_off_streams()
+        cut_off_streams()
 
 
 ADMIN = "admin"

@@ -28,6 +28,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from poisonadmin.core.commands import audit
+from poisonadmin.core.domain.session_keys import ACTIVE_AT, BEGAN_AT, BROWSER, MAX_BROWSER_CHARS, NETWORK
 
 FIRST_WAIT_SECONDS = 15
 # For each of AXES_LOCKOUT_PARAMETERS, how many failures make nobody wait, and the longest wait: of an account in a
@@ -36,7 +37,6 @@ LIMITS = ((5, 900), (20, 300), (20, 60))
 IPV4_PREFIX, IPV6_PREFIX = 24, 64
 KNOWN_BROWSER = "known_browser"
 KNOWN_BROWSER_SECONDS = 180 * 24 * 3600
-BEGAN_AT, ACTIVE_AT = "began_at", "active_at"
 # A session is written at most this often; it may end so much earlier.
 ACTIVE_EVERY_SECONDS = 300
 
@@ -109,6 +109,8 @@ class LoginThrottle(AxesDatabaseHandler):  # type: ignore[misc]
         credentials = {"username": user.get_username()}
         _tell_apart(request, credentials)
         super().user_logged_in(sender, request, user, **more)
+        request.session[NETWORK] = network_of(request)
+        request.session[BROWSER] = request.headers.get("User-Agent", "")[:MAX_BROWSER_CHARS]
         request.known_browser = [account_of(request, credentials), request.axes_user_agent or secrets.token_hex(8)]
         _record("user.logged_in", user, request)
 

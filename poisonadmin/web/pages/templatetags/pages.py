@@ -14,8 +14,11 @@ from django.template import Context
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
+from poisonadmin.core.domain.access import Permission, roles_with
 from poisonadmin.web.pages import sanitising, tables, words
 
 _OUTLINES = settings.BASE_DIR / "node_modules" / "@tabler" / "icons" / "icons" / "outline"
@@ -198,6 +201,12 @@ def took(started: datetime | None, finished: datetime | None) -> str:
         return "–"
     seconds = ((finished or timezone.now()) - started).total_seconds()
     return _length(seconds) if finished else f"{_length(seconds)} so far"
+
+
+@register.simple_tag
+def whoever(permission: str) -> SafeString:
+    """Return the title of a button that the reader may not use: it says which roles may."""
+    return format_html('title="{}"', f"For the role {' or '.join(roles_with(Permission(permission)))}")
 
 
 @register.filter
