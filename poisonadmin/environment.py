@@ -19,6 +19,7 @@ from django.core.validators import validate_email
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import PGconn
 
+from poisonadmin.core.domain.access import Role
 from poisonadmin.core.domain.archive_place import UnusableArchive, archive_place
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.secret_settings import SPARK_REMOTE, UnusableSecret, secret_setting
@@ -30,6 +31,7 @@ from poisonadmin.destinations.domain.handler_config import (
     sandbox_user,
 )
 from poisonadmin.sources.domain.roots import UnusableSourceRoots, source_roots
+from poisonadmin.system.domain.sign_on import SignOn
 
 TRUE, FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off", ""})
 MAX_NAME_CHARS = 40
@@ -127,6 +129,43 @@ class Environment:
         if not 0 < len(value) <= MAX_NAME_CHARS:
             raise _wrong(name, f"must be a name of 1 to {MAX_NAME_CHARS} characters")
         return value
+
+    def roles(self, name: str) -> list[str]:
+        """Return roles, separated by commas."""
+        found = self._words(name, ())
+        if set(found) - set(Role):
+            raise _wrong(name, f"must be roles of {', '.join(Role)}, separated by commas")
+        return found
+
+    def sign_on(self) -> SignOn | None:
+        """Return the provider of single sign-on; None where no issuer is set."""
+        issuer = self.text(name := "POISONADMIN_OIDC_ISSUER")
+        found = SignOn(
+            issuer=issuer,
+            client_id=self.text("POISONADMIN_OIDC_CLIENT_ID"),
+            client_secret=self.secret("POISONADMIN_OIDC_CLIENT_SECRET"),
+            scopes=tuple(self.text("POISONADMIN_OIDC_SCOPES", "openid profile").split()),
+            label=self.badge("POISONADMIN_OIDC_LABEL", "single sign-on"),
+            name_claim=self.text("POISONADMIN_OIDC_NAME_CLAIM", "preferred_username"),
+            roles_claim=self.text("POISONADMIN_OIDC_ROLES_CLAIM", "roles"),
+            roles=self._roles_of_claim("POISONADMIN_OIDC_ROLES"),
+            patterns_claim=self.text("POISONADMIN_OIDC_PATTERNS_CLAIM"),
+        )
+        if not issuer:
+            return None
+        parts = urlsplit(issuer)
+        is_here = parts.hostname in ("127.0.0.1", "localhost", "::1")
+        if not parts.hostname or parts.scheme not in (("http", "https") if is_here else ("https",)):
+            raise _wrong(name, "must be https://…, as the provider spells it")
+        if not found.client_id or not found.roles or "openid" not in found.scopes:
+            raise _wrong(name, "needs a client id, roles of claims, and openid among the scopes")
+        return found
+
+    def _roles_of_claim(self, name: str) -> dict[str, Role]:
+        pairs = [word.rpartition("=") for word in self._words(name, ())]
+        if any(not value or role not in set(Role) for value, _, role in pairs):
+            raise _wrong(name, f"must be such as poison-ops=operator, with roles of {', '.join(Role)}")
+        return {value: Role(role) for value, _, role in pairs}
 
     def level(self, name: str, default: str) -> str:
         """Return a level of logging."""

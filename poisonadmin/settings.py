@@ -50,6 +50,8 @@ INSTALLED_APPS = [
     "poisonadmin.web.pages.statics.OnlyWhatPagesUse",
     "allauth",
     "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
     "axes",
     "csp",
     "django_htmx",
@@ -168,6 +170,18 @@ PASSWORD_RESET_TIMEOUT = 24 * 3600  # of the link that an administrator makes
 # allauth's limits of logins count an account from everywhere and an address for everybody: strangers would lock people
 # out. axes counts here; see poisonadmin.web.pages.logins.
 ACCOUNT_RATE_LIMITS = {"login": None, "login_failed": None}
+MFA_ROLES = env.roles("POISONADMIN_MFA_ROLES")
+MFA_ADAPTER = "poisonadmin.web.pages.second_factors.SecondFactors"
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_FORMS = {
+    "authenticate": "poisonadmin.web.pages.second_factors.AuthenticateForm",
+    "reauthenticate": "poisonadmin.web.pages.second_factors.ReauthenticateForm",
+}
+MFA_TRUST_ENABLED = False  # a remembered browser is asked for the second factor too
+SIGN_ON = env.sign_on()
+LOCAL_LOGIN = env.flag("POISONADMIN_LOCAL_LOGIN", default=True)
+SOCIALACCOUNT_ADAPTER = "poisonadmin.system.pages.sign_on.SignOnAdapter"
+SOCIALACCOUNT_LOGIN_ON_GET = True  # the policy for forms would not let one lead to the provider
 AXES_HANDLER = "poisonadmin.web.pages.logins.LoginThrottle"
 # A limit for each is in poisonadmin.web.pages.logins; "user_agent" is what that calls a known browser.
 AXES_LOCKOUT_PARAMETERS = [

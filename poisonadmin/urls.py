@@ -12,11 +12,13 @@ from allauth.account import views
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, URLResolver, include, path, re_path
 from django.views.decorators.cache import never_cache
+from django.views.generic import RedirectView
 
 from poisonadmin.system.api.probes import PROBES
+from poisonadmin.system.pages.sign_on import ROUTES as SIGN_ON_ROUTES
 from poisonadmin.web.api.document import nothing_here
 from poisonadmin.web.api.problems import plain_problem
-from poisonadmin.web.pages import errors
+from poisonadmin.web.pages import errors, second_factors  # noqa: F401  (its receivers)
 from poisonadmin.web.pages.passwords import SetPassword
 
 PACKAGE = Path(__file__).parent
@@ -39,6 +41,9 @@ ACCOUNTS = [
     path("reauthenticate/", views.reauthenticate, name="account_reauthenticate"),
     path("password/change/", never_cache(views.password_change), name="account_change_password"),
     path("password/set/<slug:uidb64>/<slug:token>/", SetPassword.as_view(), name="account_set_password"),
+    *SIGN_ON_ROUTES,
+    path("2fa/webauthn/", RedirectView.as_view(pattern_name="mfa_index")),  # which lists them
+    path("2fa/", include("allauth.mfa.urls")),
 ]
 # The last one is also for a forgotten slash at the end: a redirect would turn a POST into a GET.
 API: list[URLPattern | URLResolver] = [*_routes("api"), re_path("", nothing_here)]

@@ -244,6 +244,7 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
     ("api-account", "patch"): ({"name": "account"}, {"role": "operator"}, 403, 403, 200, 404),
     ("api-account", "delete"): ({"name": "account"}, None, 403, 403, 204, 404),
     ("api-account-link", "post"): ({"name": "account"}, None, 403, 403, 201, 404),
+    ("api-account-second-factors", "delete"): ({"name": "account"}, None, 403, 403, 204, 404),
     ("api-account-tokens", "get"): ({"name": "account"}, None, 403, 403, 200, 404),
     ("api-account-tokens", "post"): ({"name": "account"}, {"label": "t"}, 403, 403, 201, 404),
     ("api-account-token", "delete"): ({"name": "account", "token_id": "account_token"}, None, 403, 403, 204, 404),

@@ -236,7 +236,6 @@ ROUTES = {
     "people-new": Expected(CONFIGURE),
     "people-one": Expected(CONFIGURE),
     "people-token": Expected(CONFIGURE, method="post", sent={"label": "t"}),
-    "people-password": Expected(CONFIGURE, method="post", sent={"password": "correct-horse-battery"}, status=302),
     "people-link": Expected(CONFIGURE, method="post"),
     "people-change": Expected(CONFIGURE, method="post", status=404),
     "you": Expected(),

@@ -5,6 +5,8 @@ import hashlib
 from dataclasses import dataclass, replace
 from typing import Any
 
+from allauth.account.authentication import get_authentication_records
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import DatabaseError, transaction
 from django.db.models.functions import Now
@@ -36,6 +38,38 @@ def principal_of_user(user: Any) -> Principal | None:
         return None
     found = principal(user.get_username(), Role(access.role), access.address_patterns)
     return replace(found, account=f"user {user.pk}", user=f"user {user.pk}")
+
+
+class SecondFactorMissing(PoisonAdminError):
+    """Raised when a session of a role that needs a second factor has begun without one."""
+
+    code = "second_factor_missing"
+    status = 403
+
+
+class LocalLoginOff(PoisonAdminError):
+    """Raised when a session has begun with a password, and passwords are switched off."""
+
+    code = "local_login_off"
+    status = 403
+
+
+def principal_of_session(request: Any) -> Principal | None:
+    """Return the principal of a request's session, None where it has none.
+
+    Errors: `SecondFactorMissing`, `LocalLoginOff`.
+
+    Whatever way the session began: it names the ways in which the person has proved who it is.
+    """
+    found = principal_of_user(request.user)
+    if found is None:
+        return None
+    methods = {one["method"] for one in get_authentication_records(request, request.user)}
+    if not settings.LOCAL_LOGIN and "socialaccount" not in methods:
+        raise LocalLoginOff("Passwords are switched off here. Log out, then in by single sign-on.")
+    if found.role in settings.MFA_ROLES and "mfa" not in methods:
+        raise SecondFactorMissing(f"The role {found.role} needs a second factor: set one up, then log in with it.")
+    return found
 
 
 def principal_of_account(account: str) -> Principal | None:

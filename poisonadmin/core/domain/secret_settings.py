@@ -12,6 +12,8 @@ DATABASE_URL, REDIS_URL, SECRET_KEY = "DATABASE_URL", "REDIS_URL", "POISONADMIN_
 SPARK_REMOTE = "SPARK_REMOTE"
 # A URL of a mail server may hold a login.
 MAIL_URL = "POISONADMIN_MAIL_URL"
+# The secret by which the provider of single sign-on knows us.
+OIDC_CLIENT_SECRET = "POISONADMIN_OIDC_CLIENT_SECRET"  # noqa: S105  (the name of a variable)
 # The owner's address of the database, which no process knows that goes on running.
 MIGRATION_DATABASE_URL = "MIGRATION_DATABASE_URL"
 BROKER_PASSWORD = "POISONADMIN_BROKER_PASSWORD"  # noqa: S105  (the name of a variable)
@@ -22,6 +24,7 @@ FILE_OF = {
     SECRET_KEY: "POISONADMIN_SECRET_KEY_FILE",
     SPARK_REMOTE: "SPARK_REMOTE_FILE",
     MAIL_URL: "POISONADMIN_MAIL_URL_FILE",
+    OIDC_CLIENT_SECRET: "POISONADMIN_OIDC_CLIENT_SECRET_FILE",
 }
 MAX_CHARS = 65_536
 

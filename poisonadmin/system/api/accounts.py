@@ -71,7 +71,7 @@ class AccountInput(SettingsInput):
 
 
 class AccountChange(StrictSerializer):
-    """What is left out stays. `is_active` false closes the account, true opens it again."""
+    """Changes of an account; what is left out stays. `is_active` false closes the account, true opens it again."""
 
     role = serializers.ChoiceField(choices=[str(role) for role in Role], required=False)
     patterns = _patterns(required=False)
@@ -141,6 +141,16 @@ class AccountLink(ApiView):
         return Response(LINK.render(LinkRow(self.request.build_absolute_uri(path))), status=201)
 
 
+class AccountSecondFactors(ApiView):
+    """`/accounts/{name}/second-factors/`."""
+
+    @contract(Permission.CONFIGURE, "accounts", {204: None})
+    def delete(self, name: str) -> Response:
+        """Reset the second factors of another account, and end its sessions."""
+        commands.reset_second_factors(name, principal=self.principal)
+        return Response(status=204)
+
+
 class AccountTokens(ApiView):
     """`/accounts/{name}/tokens/`."""
 
@@ -201,6 +211,7 @@ urlpatterns = [
     route("accounts/", AccountList, name="api-accounts"),
     route("accounts/<str:name>/", AccountOne, name="api-account"),
     route("accounts/<str:name>/link/", AccountLink, name="api-account-link"),
+    route("accounts/<str:name>/second-factors/", AccountSecondFactors, name="api-account-second-factors"),
     route("accounts/<str:name>/tokens/", AccountTokens, name="api-account-tokens"),
     route("accounts/<str:name>/tokens/<id:token_id>/", AccountToken, name="api-account-token"),
     route("accounts/<str:name>/sessions/", AccountSessions, name="api-account-sessions"),

@@ -23,7 +23,7 @@ from psycopg_pool import PoolTimeout
 from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 
-from poisonadmin.core.commands.authentication import principal_of_user
+from poisonadmin.core.commands.authentication import LocalLoginOff, SecondFactorMissing, principal_of_session
 from poisonadmin.core.domain.access import SYSTEM, Permission, Principal
 from poisonadmin.messages.queries.counts import counts
 from poisonadmin.system.queries.overview import recent_jobs, silent_kinds, system_metrics, worker_silences
@@ -164,9 +164,9 @@ def _may_see_metrics(request: HttpRequest) -> bool:
 def _principal(request: HttpRequest) -> Principal | None:
     try:
         found = TokenAuthentication().authenticate(Request(request))
-    except APIException:
+        return found[1] if found else principal_of_session(request)
+    except (APIException, SecondFactorMissing, LocalLoginOff):
         return None
-    return found[1] if found else principal_of_user(request.user)
 
 
 PROBES = [path("healthz", healthz), path("readyz", readyz), path("metrics", metrics)]

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from allauth.mfa.models import Authenticator
 from django.contrib.auth.models import User
 from django.contrib.auth.password_validation import validate_password
 from django.contrib.auth.tokens import default_token_generator
@@ -129,6 +130,7 @@ def set_password(name: str, password: str, *, principal: Principal) -> None:
     """Give an account a password, and end its sessions. Errors: `NotAllowed`, `NotFound`, `InvalidAccount`."""
     with transaction.atomic():
         account = _managed(name, principal)
+        _require_local(account)
         _set_password(User.objects.get(id=account.id), password)
         end_sessions(account.id)
         audit.record(principal.name, "user.password_set", "user", name)
@@ -141,12 +143,29 @@ def password_link(name: str, *, principal: Principal) -> str:
     """
     with transaction.atomic():
         account = _managed(name, principal)
+        _require_local(account)
         if not account.is_active:
             raise InvalidAccount("name", "this account is closed")
         user = User.objects.get(id=account.id)
         audit.record(principal.name, "user.password_link_created", "user", name)
     key = urlsafe_base64_encode(force_bytes(user.pk))
     return reverse("account_set_password", args=[key, default_token_generator.make_token(user)])
+
+
+def reset_second_factors(name: str, *, principal: Principal) -> None:
+    """Take an account's second factors away, and end its sessions; its next login sets up others where the role needs
+    one. Nobody resets his own: who has the account's password only would get in so.
+
+    Errors: `NotAllowed`, `NotFound`.
+    """
+    with transaction.atomic():
+        account = _managed(name, principal)
+        if principal.user == f"user {account.id}":
+            raise NotAllowed("Another administrator resets your second factors.")
+        Authenticator.objects.filter(user_id=account.id).delete()
+        end_sessions(account.id)
+        details = {"types": account.second_factors}
+        audit.record(principal.name, "user.second_factors_reset", "user", name, details=details)
 
 
 def create_account_token(
@@ -188,22 +207,14 @@ def revoke_account_token(name: str, token_id: int, *, principal: Principal) -> N
 
 
 def end_session(name: str, key: str, *, principal: Principal) -> None:
-    """End one session of an account. Errors: `NotAllowed`, `NotFound`."""
+    """End one session of an account; of one's own no permission is needed. Errors: `NotAllowed`, `NotFound`."""
     with transaction.atomic():
-        _end_session(_managed(name, principal).id, name, key, principal)
-
-
-def end_own_session(account_id: int, name: str, key: str, *, principal: Principal) -> None:
-    """End one of the principal's own sessions, for which no permission is needed. Errors: `NotFound`."""
-    with transaction.atomic():
-        _end_session(account_id, name, key, principal)
-
-
-def _end_session(account_id: int, name: str, key: str, principal: Principal) -> None:
-    if not end_sessions(account_id, key=key):
-        raise NotFound(f"There is no session {key[:20]}.")
-    cut_off_streams()
-    audit.record(principal.name, "user.session_ended", "user", name, details={"session": key})
+        is_own = principal.user == f"user {User.objects.filter(username=name).values_list('id', flat=True).first()}"
+        account_id = int(principal.user.removeprefix("user ")) if is_own else _managed(name, principal).id
+        if not end_sessions(account_id, key=key):
+            raise NotFound(f"There is no session {key[:20]}.")
+        cut_off_streams()
+        audit.record(principal.name, "user.session_ended", "user", name, details={"session": key})
 
 
 def _managed(name: str, principal: Principal) -> AccountRow:
@@ -231,6 +242,11 @@ def _require_another_admin(account: AccountRow) -> None:
     admins = User.objects.filter(is_active=True, access__role=Role.ADMIN, access__address_patterns=[])
     if not admins.exclude(id=account.id).exists() and admins.exists():
         raise LastAdmin(f"{account.name} is the last administrator without a limit; nobody could manage accounts.")
+
+
+def _require_local(account: AccountRow) -> None:
+    if account.has_sign_on:
+        raise InvalidAccount("password", "this account logs in by single sign-on and has none")
 
 
 def _set_password(user: User, password: str | None) -> None:

@@ -54,14 +54,6 @@ class TokenForm(PageForm):
         return {"invalid_token": "label", "invalid_address": "patterns"}.get(error.code, super().field_of(error))
 
 
-class PasswordForm(PageForm):
-    """A new password of an account."""
-
-    password = forms.CharField(
-        label="New password", strip=False, widget=forms.PasswordInput(attrs={"autocomplete": "new-password"})
-    )
-
-
 @page(Permission.CONFIGURE, sidebar=SidebarEntry(Section.SYSTEM, 60, "People and access", "users", "y"))
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the accounts that the reader manages."""
@@ -104,7 +96,6 @@ def _shown(request: HttpRequest, row: Any, **forms: PageForm) -> dict[str, Any]:
         "row": row,
         "form": AccountForm(None, row),
         "token_form": TokenForm(),
-        "password_form": PasswordForm(),
         "tokens": tokens_of(row.id),
         "sessions": sessions_of(row.id, own_key=request.session.session_key),
         "link_hours": LINK_HOURS,
@@ -129,21 +120,6 @@ def create_token(request: HttpRequest, principal: Principal, name: str) -> HttpR
 
 @require_POST
 @page(Permission.CONFIGURE)
-def set_password(request: HttpRequest, principal: Principal, name: str) -> HttpResponseBase:
-    """Give an account a password."""
-    row, form, status = get_account(name, principal=principal), PasswordForm(request.POST), 422
-    if form.is_valid():
-        try:
-            commands.set_password(name, form.cleaned_data["password"], principal=principal)
-            notes.success(request, f"{name} has a new password, and was logged out everywhere.")
-            return HttpResponseRedirect(reverse("people-one", args=[name]))
-        except PoisonAdminError as error:
-            status = form.refuse(error)
-    return render(request, "system/person.html", _shown(request, row, password_form=form), status=status)
-
-
-@require_POST
-@page(Permission.CONFIGURE)
 def create_link(request: HttpRequest, principal: Principal, name: str) -> HttpResponseBase:
     """Make a link with which a person sets the account's password, and show it, this once."""
     link = request.build_absolute_uri(commands.password_link(name, principal=principal))
@@ -163,6 +139,9 @@ def change(request: HttpRequest, principal: Principal, name: str, what: str) -> 
         case "reopen", _:
             commands.reopen_account(name, principal=principal)
             notes.success(request, f"{name} may log in again.")
+        case "reset", _:
+            commands.reset_second_factors(name, principal=principal)
+            notes.success(request, f"{name} has no second factor any more, and was logged out everywhere.")
         case "revoke", token_id if token_id.isdecimal():
             commands.revoke_account_token(name, int(token_id), principal=principal)
             notes.success(request, "The token is revoked.")
@@ -192,7 +171,7 @@ def show_own(request: HttpRequest, principal: Principal) -> HttpResponseBase:
 def end_own(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """End one of the reader's own sessions."""
     name = request.user.get_username()
-    commands.end_own_session(_own_id(principal), name, request.POST.get("of", ""), principal=principal)
+    commands.end_session(name, request.POST.get("of", ""), principal=principal)
     notes.success(request, "The session has ended.")
     return HttpResponseRedirect(reverse("you"))
 
@@ -206,7 +185,6 @@ urlpatterns = [
     path("people/new/", create, name="people-new"),
     path("people/<str:name>/", show, name="people-one"),
     path("people/<str:name>/token/", create_token, name="people-token"),
-    path("people/<str:name>/password/", set_password, name="people-password"),
     path("people/<str:name>/link/", create_link, name="people-link"),
     path("people/<str:name>/change/<slug:what>/", change, name="people-change"),
     path("you/", show_own, name="you"),

@@ -33,7 +33,8 @@ def sections_for(principal: Principal) -> list[tuple[str, list[SidebarEntry]]]:
 
 def shell(request: HttpRequest) -> dict[str, Any]:
     """Return the environment's name and, for a page behind the gate, who reads it and where they may go."""
-    shown = {"environment_name": settings.ENVIRONMENT_NAME, "request_id": request_id()}
+    shown: dict[str, Any] = {"environment_name": settings.ENVIRONMENT_NAME, "request_id": request_id()}
+    shown |= {"sign_on": settings.SIGN_ON and settings.SIGN_ON.label, "local_login": settings.LOCAL_LOGIN}
     principal = getattr(request, "principal", None)
     if principal is None:
         return shown

@@ -12,7 +12,9 @@ from poisonadmin.core.queries.sql import Sql
 class AccountRow:
     """An account. `role` null: it may do nothing. `patterns` empty: it sees every address.
 
-    `tokens`: how many of its API tokens are in force while the account is open.
+    `has_sign_on`: single sign-on has made it, and gives its role and addresses at each login.
+    `second_factors`: `totp` and `webauthn`, those that it has. `tokens`: how many of its API tokens are in force while
+    the account is open.
     """
 
     id: int
@@ -23,6 +25,8 @@ class AccountRow:
     created_at: datetime
     last_login_at: datetime | None
     has_password: bool
+    has_sign_on: bool
+    second_factors: list[str]
     tokens: int
 
 
@@ -44,6 +48,9 @@ _ACCOUNTS = """
 SELECT u.id, u.username AS name, a.role, coalesce(a.address_patterns, '{{}}') AS patterns, u.is_active,
        u.date_joined AS created_at, u.last_login AS last_login_at,
        u.password <> '' AND NOT u.password LIKE '!%' AS has_password,
+       EXISTS (SELECT FROM socialaccount_socialaccount WHERE user_id = u.id) AS has_sign_on,
+       ARRAY(SELECT DISTINCT type::text FROM mfa_authenticator WHERE user_id = u.id AND type <> 'recovery_codes'
+             ORDER BY 1) AS second_factors,
        (SELECT count(*) FROM api_token t WHERE t.user_id = u.id AND t.revoked_at IS NULL
         AND (t.expires_at IS NULL OR t.expires_at > now())) AS tokens
 FROM auth_user u LEFT JOIN access a ON a.user_id = u.id WHERE {condition} ORDER BY lower(u.username), u.id

@@ -12,7 +12,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from poisonadmin.core.commands import authentication as tokens
-from poisonadmin.core.commands.authentication import principal_of_user
+from poisonadmin.core.commands.authentication import LocalLoginOff, SecondFactorMissing, principal_of_session
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.web.api.contract import contract_of
 
@@ -43,7 +43,7 @@ class SessionAuthentication(authentication.SessionAuthentication):
     def authenticate(self, request: Request) -> tuple[Any, Any] | None:
         """Return the logged-in user and their principal (None: a user without a role)."""
         found = super().authenticate(request)
-        return None if found is None else (found[0], principal_of_user(found[0]))
+        return None if found is None else (found[0], principal_of_session(request._request))  # noqa: SLF001
 
     def enforce_csrf(self, request: Request) -> None:
         """Compare the token of the header; REST framework would read the body for it, which some endpoints stream."""
@@ -61,9 +61,12 @@ def sender_of(request: HttpRequest) -> tuple[str, Principal] | None:
         found = tokens.authenticate(token)
         return None if found is None else (tokens.digest_of(token), found[1])
     request.session = SessionStore(request.COOKIES.get(settings.SESSION_COOKIE_NAME))
-    user = get_user(request)
-    principal = principal_of_user(user)
-    return None if principal is None else (f"user {user.pk}", principal)
+    request.user = get_user(request)
+    try:
+        principal = principal_of_session(request)
+    except (SecondFactorMissing, LocalLoginOff):
+        return None
+    return None if principal is None else (f"user {request.user.pk}", principal)
 
 
 class MayDo(BasePermission):

@@ -22,6 +22,7 @@ from django.conf import settings
 from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import User
 from django.core import signing
+from django.core.exceptions import ValidationError
 from django.core.handlers.asgi import ASGIRequest
 from django.db.models import Max, Sum
 from django.http import HttpRequest, HttpResponse
@@ -245,5 +246,11 @@ async def _refuse(send: Send) -> None:
 
 class ClosedSignup(DefaultAccountAdapter):  # type: ignore[misc]
     def is_open_for_signup(self, request: HttpRequest) -> bool:  # noqa: ARG002
-        """Return False: accounts are made with `manage.py user create`."""
+        """Return False: administrators make accounts."""
         return False
+
+    def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
+        """Raise ValidationError where passwords are switched off."""
+        if not settings.LOCAL_LOGIN:
+            raise ValidationError("Passwords are switched off here. Use single sign-on.")
+        super().pre_authenticate(request, **credentials)

@@ -11,15 +11,16 @@ from functools import cache, wraps
 from typing import Any, Concatenate, ParamSpec, cast
 from urllib.parse import urlencode, urlsplit
 
+from django.contrib import messages as notes
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
-from django.urls import URLPattern, URLResolver, get_resolver
+from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django_htmx.http import HttpResponseClientRedirect
 
-from poisonadmin.core.commands.authentication import principal_of_user
+from poisonadmin.core.commands.authentication import LocalLoginOff, SecondFactorMissing, principal_of_session
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.filter_values import InvalidFilter
@@ -161,7 +162,13 @@ def page(
         def gated(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
             if not request.user.is_authenticated:
                 return _to_login(request)
-            principal = principal_of_user(request.user)
+            try:
+                principal = principal_of_session(request)
+            except SecondFactorMissing as error:
+                notes.warning(request, error.detail)
+                return led_to(request, reverse("mfa_index"))
+            except LocalLoginOff as error:
+                return error_page(request, error)
             if principal is None:
                 return advice_page(request, NO_ROLE, "No role was given to this account.", 403, "no_role")
             request.principal = principal  # type: ignore[attr-defined]

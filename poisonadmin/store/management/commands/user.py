@@ -1,6 +1,7 @@
 """`manage.py user create | deactivate | activate`."""
 
 import sys
+from dataclasses import replace
 from getpass import getpass
 from typing import Any
 
@@ -11,11 +12,12 @@ from django.core.management.base import CommandError, CommandParser
 from django.db import transaction
 
 from poisonadmin.core.commands import audit
-from poisonadmin.core.domain.access import Role
+from poisonadmin.core.domain.access import SYSTEM, Role
 from poisonadmin.core.domain.addresses import validate_pattern
 from poisonadmin.store.management.commands._operator import BY, OperatorCommand
 from poisonadmin.store.models.access import Access
 from poisonadmin.system.commands.accounts import activate, deactivate
+from poisonadmin.system.commands.managed_accounts import reset_second_factors
 
 
 class Command(OperatorCommand):
@@ -34,11 +36,18 @@ class Command(OperatorCommand):
         create.add_argument("username")
         create.add_argument("--role", choices=list(Role), required=True)
         create.add_argument("--pattern", action="append", default=[], help="address pattern, repeatable; absent: all")
-        for action, about in (("deactivate", "end login, sessions and tokens at once"), ("activate", "undo it")):
+        for action, about in (
+            ("deactivate", "end login, sessions and tokens at once"),
+            ("activate", "undo it"),
+            ("reset-second-factors", "take the second factors away, and end the sessions"),
+        ):
             actions.add_parser(action, help=about).add_argument("username")
 
     def handle(self, *_: Any, **options: Any) -> None:
         """Create the user, change the role, or switch the user off or on."""
+        if options["action"] == "reset-second-factors":
+            reset_second_factors(options["username"], principal=replace(SYSTEM, name=BY))
+            return
         if options["action"] != "create":
             switch = deactivate if options["action"] == "deactivate" else activate
             switch(options["username"], by=BY)
