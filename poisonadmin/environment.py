@@ -30,6 +30,7 @@ from poisonadmin.destinations.domain.handler_config import (
     handler_directories,
     sandbox_user,
 )
+from poisonadmin.messages.domain.traces import InvalidTraceLinks, TraceLink, parse_links
 from poisonadmin.sources.domain.roots import UnusableSourceRoots, source_roots
 from poisonadmin.system.domain.sign_on import SignOn
 
@@ -247,6 +248,13 @@ class Environment:
         if value and (len(found := self.origins(name)) != 1 or found[0].rstrip("/") != value):
             raise _wrong(name, "must be one origin such as https://poison.example.org")
         return value
+
+    def trace_links(self, name: str) -> tuple[TraceLink, ...]:
+        """Return link templates to logs and traces, such as `Logs=https://logs.example.org/?q={trace_id}`."""
+        try:
+            return parse_links(self.text(name))
+        except InvalidTraceLinks as error:
+            raise _wrong(name, str(error)) from None
 
     def check_reach(self) -> None:
         """Check what destinations may reach, where handlers are and whom they run as; all is read again where it is

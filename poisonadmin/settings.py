@@ -144,6 +144,7 @@ EMAIL_USE_TLS, EMAIL_USE_SSL = _mail.starts_tls, _mail.is_tls
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = env.sender("POISONADMIN_MAIL_FROM", "poisonadmin@localhost")
 PUBLIC_URL = env.public_url("POISONADMIN_PUBLIC_URL")
+TRACE_LINKS = env.trace_links("POISONADMIN_TRACE_LINKS")
 
 # --- login ----------------------------------------------------------------------------------------------------------
 AUTHENTICATION_BACKENDS = [

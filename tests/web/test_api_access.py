@@ -33,6 +33,7 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
     ("api-message-attempts", "get"): ({"message_id": "undecided"}, None, 200, 200, 200, 404),
     ("api-message-history", "get"): ({"message_id": "waiting"}, None, 200, 200, 200, 404),
     ("api-message-hops", "get"): ({"message_id": "waiting"}, None, 200, 200, 200, 404),
+    ("api-message-related", "get"): ({"message_id": "waiting"}, None, 200, 200, 200, 404),
     ("api-message-payload", "get"): ({"message_id": "waiting"}, None, 200, 200, 200, 404),
     ("api-message-reveal", "post"): ({"message_id": "waiting"}, WHY, 403, 200, 200, 404),
     ("api-masking-rules", "get"): ({}, None, 200, 200, 200, 200),

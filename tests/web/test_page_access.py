@@ -102,6 +102,7 @@ ROUTES = {
         DECIDE, OF_AN_ADDRESS, "post", {"id": "{message}", "reason": "r", "origin": "message"}, 302
     ),
     "messages-one": Expected(READ, OF_AN_ADDRESS),
+    "messages-related": Expected(READ, OF_AN_ADDRESS),
     "messages-payload": Expected(PAYLOAD, OF_AN_ADDRESS),
     "messages-edit": Expected(DECIDE, OF_AN_ADDRESS),
     "messages-reveal": Expected(REVEAL, OF_AN_ADDRESS, "post", {"reason": "r"}),

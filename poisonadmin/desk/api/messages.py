@@ -19,6 +19,7 @@ from poisonadmin.desk.queries.detail import (
     version_payload,
     versions,
 )
+from poisonadmin.desk.queries.related import RelatedRow, list_related
 from poisonadmin.desk.queries.schedule import Schedule, schedule
 from poisonadmin.desk.queries.schedule_steps import NextStep, PastStep
 from poisonadmin.intake.commands import accept
@@ -79,6 +80,7 @@ HISTORY = Shape(
     kinds={"from_state": State | None, "to_state": State, "event": Event, "reason": Reason | None},
 )
 HOP = Shape("Hop", HopRow)
+RELATED = Shape("RelatedMessage", RelatedRow, kinds={"state": State, "reason": Reason | None})
 VERSION = Shape("Version", VersionRow)
 TRANSPORT = Shape("Transport", Transport)
 NEXT_STEP = Shape(
@@ -213,6 +215,18 @@ class MessageHops(ApiView):
         return self.listed(HOP, hops, message_id)
 
 
+class MessageRelated(ApiView):
+    """`/messages/{id}/related/`."""
+
+    @contract(Permission.READ, "messages", {200: Paged(RELATED)}, query=PAGE)
+    def get(self, message_id: int) -> Response:
+        """List the live messages that share its conversation or its trace, itself among them, oldest first.
+
+        A trace is named by `traceparent`, `b3`, `x-b3-traceid` or `uber-trace-id` among the headers.
+        """
+        return self.listed(RELATED, list_related, message_id)
+
+
 class MessageTransport(ApiView):
     """`/messages/{id}/transport/`."""
 
@@ -285,6 +299,7 @@ urlpatterns = [
     route("messages/<id:message_id>/history/", MessageHistory, name="api-message-history"),
     route("messages/<id:message_id>/hops/", MessageHops, name="api-message-hops"),
     route("messages/<id:message_id>/payload/", MessagePayload, name="api-message-payload"),
+    route("messages/<id:message_id>/related/", MessageRelated, name="api-message-related"),
     route("messages/<id:message_id>/reveal/", MessageReveal, name="api-message-reveal"),
     route("messages/<id:message_id>/schedule/", MessageSchedule, name="api-message-schedule"),
     route("messages/<id:message_id>/transport/", MessageTransport, name="api-message-transport"),

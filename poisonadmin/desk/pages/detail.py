@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
 from django.contrib import messages as notes
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
@@ -34,14 +35,16 @@ from poisonadmin.desk.queries.detail import (
     payload_start,
     versions,
 )
+from poisonadmin.desk.queries.related import Around, around, list_related
 from poisonadmin.desk.queries.schedule import schedule
 from poisonadmin.groups.queries.groups import group_of_message
 from poisonadmin.messages.domain.outcomes import CRASHES, Outcome
 from poisonadmin.messages.domain.states import Event, Reason, State
+from poisonadmin.messages.domain.traces import trace_id
 from poisonadmin.messages.queries.detail_rows import AttemptRow, HistoryRow, MessageDetail
 from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.web.api.attachments import attachment
-from poisonadmin.web.pages.views import MAX_REASON_CHARS, NO_REASON, page, reason_of, require_known
+from poisonadmin.web.pages.views import MAX_REASON_CHARS, NO_REASON, page, pager, reason_of, require_known
 from poisonadmin.web.pages.words import describe_crash, event_words
 
 _CRASHES = (Event.CRASHED, Event.NODE_LOST)
@@ -156,12 +159,35 @@ def show(request: HttpRequest, principal: Principal, message_id: int) -> HttpRes
         "may_reveal": principal.may(Permission.REVEAL) and principal.may(Permission.READ_PAYLOAD),
         "final": message.state in {"DLVD", "FAIL"},
     }
+    near = around(message, principal=principal)
+    context["related"] = near if near.rows is None or len(near.rows) > 1 else None
+    context["trace_links"] = _trace_links(message)
     transport = get_transport(message_id, principal=principal).transport
     context["transport"] = _transport_lines(transport) if transport else []
     if principal.may(Permission.READ_PAYLOAD) and message.payload_removed_at is None:
         note_payload_reads(principal, [message_id])
         context["payload"] = _payload(request, principal, message)
     return render(request, "messages/message.html", context)
+
+
+def _trace_links(message: MessageDetail) -> list[tuple[str, str]]:
+    """Return the links that the installation has templates for, by name, as far as the message has their values."""
+    values = {
+        "trace_id": trace_id(message.headers),
+        "message_id": message.message_id,
+        "conversation_id": message.conversation_id,
+    }
+    links = [(link.name, link.filled(**values)) for link in settings.TRACE_LINKS]
+    return [(name, url) for name, url in links if url is not None]
+
+
+@page(filters=())
+def related(request: HttpRequest, principal: Principal, message_id: int) -> HttpResponseBase:
+    """List the messages of the same conversation or trace, oldest first."""
+    message = get_message(message_id, principal=principal)
+    found = list_related(message_id, principal=principal, cursor=request.GET.get("cursor"))
+    shown = {"message": message, "related": Around(found.results, is_all=True), "pager": pager(request, found)}
+    return render(request, "messages/related.html", shown)
 
 
 def _actions(message: MessageDetail, principal: Principal) -> list[Action]:
@@ -233,5 +259,6 @@ def _payload(request: HttpRequest, principal: Principal, message: MessageDetail)
 urlpatterns = [
     path("messages/<int:message_id>/", show, name="messages-one"),
     path("messages/<int:message_id>/payload/", download, name="messages-payload"),
+    path("messages/<int:message_id>/related/", related, name="messages-related"),
     path("messages/<int:message_id>/reveal/", show_revealed, name="messages-reveal"),
 ]
