@@ -23,12 +23,13 @@ from poisonadmin.policies.commands import save_policy
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.lane import Conversation
-from poisonadmin.store.models.message import Message
+from poisonadmin.store.models.message import Hop, Message
 from poisonadmin.store.models.operation import LiftedExclusion, OperationPace
 from poisonadmin.store.models.poison import PoisonEntry
 from tests.fixtures.api import take, take_dead
 from tests.fixtures.delivery import answer, claim, counted, counters, end_nodes, enqueue, make_destination, states
 from tests.operations.follow import approve_all, ledger, state
+from tests.rules.ruled import rule
 
 pytestmark = pytest.mark.django_db
 WHY: dict[str, Any] = {"principal": SYSTEM, "reason": "mended"}
@@ -114,6 +115,46 @@ def test_what_has_failed_and_waited_for_its_next_attempt_has_failed() -> None:
     assert (state(operation), ledger(operation)) == ("cancelled", {"failed_new": 1, "cancelled": 1})
     assert states([same, never]) == ["NDLV"] * 2
     assert claim_due(tasks=1) is None
+
+
+def test_what_had_begun_on_a_lost_node_has_failed_and_the_rest_of_its_claim_is_cancelled() -> None:
+    begun_there, never = take_dead(), take_dead()
+    operation = begun([begun_there, never])
+    end_nodes(claim(), unanswered=[begun_there])
+    settle()
+    cancel(operation)
+    assert (state(operation), ledger(operation)) == ("cancelled", {"failed_same": 1, "cancelled": 1})
+    assert states([begun_there, never]) == ["NDLV"] * 2
+
+
+def test_what_a_rule_sent_elsewhere_before_it_began_comes_back_and_is_cancelled() -> None:
+    dead = take_dead("parked.orders", original_address="orders.eu")
+    ruled = rule("elsewhere", {"address": "orders.eu"}, {"do": "redirect", "address": "orders.us"})
+    before = kept([dead])
+    operation = begun([dead])
+    claim()
+    answer([dead], "ruled", rule_id=ruled.id, rule_action="redirect", move_to="orders.us")
+    settle()
+    assert Message.objects.get(id=dead).state == "TBDL"
+    cancel(operation)
+    assert (ledger(operation), kept([dead])) == ({"cancelled": 1}, before)
+
+
+@pytest.mark.parametrize("to", [None, "orders.us"], ids=["approved", "redirected"])
+def test_the_origin_and_the_dead_letter_queue_are_what_they_were(to: str | None) -> None:
+    make_destination(max_delivery_attempts=1, dead_letter_address="DLA", auto_create_dead_letter_resources=True)
+    moved = enqueue()
+    deliver(moved, "failed")
+    imported = take_dead(original_address="orders.eu")
+    ids = [*moved, imported]
+    before, hop = kept(ids), Hop.objects.get(message_id=moved[0])
+    assert hop.queue == "DLQ.orders.eu"
+    more = {} if to is None else {"params": {"address": to}}
+    operation = begun(ids, OperationAction.APPROVE if to is None else OperationAction.REDIRECT, **more)
+    assert kept(ids) != before
+    cancel(operation)
+    assert kept(ids) == before
+    assert Hop.objects.filter(message_id=moved[0]).latest("id").queue == hop.queue
 
 
 @pytest.mark.parametrize("clears", [False, True])

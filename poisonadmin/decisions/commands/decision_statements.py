@@ -41,8 +41,9 @@ FROM message {joins} WHERE message.id = ANY(%(ids)s) ORDER BY message.id
 )
 _TARGET = raw(""", back.id AS return_id, lane.id AS return_lane_id, envelope.expires_at AS expiry,
                NULLIF(message.failure_count, 0) AS reset_failures,
-               CASE WHEN message.id = ANY(%(cleared)s) THEN message.crash_count END AS reset_crashes""")
-_RESETS = ("reset_failures", "reset_crashes")
+               CASE WHEN message.id = ANY(%(cleared)s) THEN message.crash_count END AS reset_crashes,
+               message.original_address_id AS reset_origin""")
+_RESETS = ("reset_failures", "reset_crashes", "reset_origin")
 _LANE = raw("""
          JOIN lane ON lane.address_id = back.id AND lane.conversation_id IS NULL
               AND lane.is_isolation = (message.id = ANY(%(alone)s))

@@ -1,4 +1,4 @@
-"""The counts that an approval sets to 0, so that a cancelled one can put them back."""
+"""The counts that an approval sets to 0 and the address that it forgets, so that a cancelled one can put them back."""
 
 from django.db import migrations, models
 
@@ -8,4 +8,5 @@ class Migration(migrations.Migration):
     operations = [
         migrations.AddField("history", "reset_failures", models.IntegerField(null=True)),
         migrations.AddField("history", "reset_crashes", models.SmallIntegerField(null=True)),
+        migrations.AddField("history", "reset_origin", models.BigIntegerField(null=True)),
     ]

@@ -13,7 +13,7 @@ class History(models.Model):
     """One row a state change, written in the transaction of the change. `seq` grows along a message's life.
 
     `operation_id`: the operation that made it. `reset_failures`, `reset_crashes`: the counts that it set to 0; crashes
-    where it cleared a candidate.
+    where it cleared a candidate. `reset_origin`: the original address that the message had.
     """
 
     pk = models.CompositePrimaryKey("message_id", "seq")
@@ -29,6 +29,7 @@ class History(models.Model):
     operation_id = models.BigIntegerField(null=True)
     reset_failures = models.IntegerField(null=True)
     reset_crashes = models.SmallIntegerField(null=True)
+    reset_origin = models.BigIntegerField(null=True)
     at = models.DateTimeField(db_default=Now())
 
     class Meta:

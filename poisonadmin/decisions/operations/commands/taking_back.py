@@ -22,16 +22,19 @@ from poisonadmin.store.models.operation import Operation
 
 MESSAGES_A_TRANSACTION = 2_500
 
-# Of those that wait for a delivery by the operation: when it decided on them, and what somebody decided on them since.
+# Of those that wait for a delivery by the operation: when it decided on them, whether one has begun, and what somebody
+# decided on them since. A rule that sends a message elsewhere asks before it begins.
 _WAITING = raw("""
-        SELECT message.*, decided.*, since.event AS decided_since
+        SELECT message.*, decided.*, since.event AS decided_since,
+               EXISTS (SELECT FROM history WHERE message_id = message.id AND seq > decided.seq
+                       AND from_state = 'DLNG' AND event NOT IN ('released', 'redirected')) AS has_begun
         FROM (
             SELECT * FROM message
             WHERE id = ANY(%(ids)s) AND state = 'TBDL' AND operation_id = %(operation)s
             ORDER BY id FOR UPDATE
         ) AS message
              JOIN LATERAL (
-                 SELECT seq, at, reset_failures, reset_crashes FROM history
+                 SELECT seq, at, reset_failures, reset_crashes, reset_origin FROM history
                  WHERE message_id = message.id AND operation_id = %(operation)s ORDER BY seq DESC LIMIT 1
              ) AS decided ON TRUE
              LEFT JOIN LATERAL (
@@ -68,6 +71,22 @@ SELECT lane_id, due_at FROM left_alone
         waiting=_WAITING,
     )
 )
+# A delivery whose outcome was lost counts as one that failed, and what was only sent elsewhere as none.
+_BEGUN = str(
+    named_sql(
+        """
+WITH member AS ({waiting}), never_begun AS (
+    DELETE FROM operation_result AS result USING member
+    WHERE result.message_id = member.id AND result.operation_id = %(operation)s AND outcome = 'waiting'
+      AND NOT has_begun
+)
+INSERT INTO operation_result (operation_id, message_id, outcome, group_id)
+SELECT %(operation)s, id, 'waiting', group_id FROM member WHERE has_begun
+ON CONFLICT (message_id, operation_id) DO NOTHING
+""",
+        waiting=_WAITING,
+    )
+)
 # It goes back to where it was approved, for the reason that it had there. What it held before is put back as well.
 _UNDO = move(
     State.TBDL,
@@ -79,15 +98,19 @@ _UNDO = move(
     SELECT message.id, coalesce(former.id, message.address_id) AS former_address_id, message.address_id, message.state,
            message.reason, message.group_id, message.original_address_id,
            undecided.reason AS former_reason, undecided.at AS former_at,
-           here.name AS from_name, former.name AS to_name, lane.id AS former_lane_id, reset_failures, reset_crashes,
-           EXISTS (SELECT FROM history WHERE message_id = message.id AND history.seq > message.seq
-                   AND from_state = 'DLNG' AND event <> 'released') AS has_begun
+           here.name AS from_name, former.name AS to_name, lane.id AS former_lane_id, former.queue AS to_queue,
+           reset_failures, reset_crashes, reset_origin, has_begun
     FROM ({waiting}) AS message
          JOIN address AS here ON here.id = message.address_id
          LEFT JOIN LATERAL (
-             SELECT address.id, address.name
+             SELECT address.id, address.name, (
+                 SELECT queue FROM hop AS came WHERE came.message_id = message.id AND came.id < hop.id
+                 ORDER BY came.id DESC LIMIT 1) AS queue
              FROM hop JOIN address ON address.name = hop.from_address
-             WHERE hop.message_id = message.id AND hop.at = message.at AND hop.to_address = here.name
+             WHERE hop.message_id = message.id AND hop.times IS NULL AND address.id <> message.address_id
+               AND CASE WHEN has_begun THEN hop.at = message.at AND hop.to_address = here.name
+                        ELSE hop.at >= message.at END
+             ORDER BY hop.id LIMIT 1
          ) AS former ON TRUE
          LEFT JOIN LATERAL (
              SELECT reason, at FROM history
@@ -108,16 +131,14 @@ _UNDO = move(
                                ELSE reset_crashes END""",
         "address_id": "former_address_id",
         "lane_id": "former_lane_id",
-        # An approval has brought it home; a redirect has kept where it was first.
-        "original_address_id": """CASE WHEN former_address_id = message.address_id THEN message.original_address_id
-                                       WHEN message.original_address_id IS NULL THEN message.address_id
-                                       ELSE NULLIF(message.original_address_id, former_address_id) END""",
+        "original_address_id": """CASE WHEN has_begun AND former_address_id = message.address_id
+                                       THEN message.original_address_id ELSE reset_origin END""",
     },
     parts=StatementParts(
-        shows=("from_name", "to_name", "has_begun"),
+        shows=("from_name", "to_name", "to_queue", "has_begun"),
         beside="""hops AS (
-    INSERT INTO hop (message_id, from_address, to_address, reason, by)
-    SELECT id, from_name, to_name, 'operation_cancelled', %(actor)s FROM changed WHERE to_name IS NOT NULL
+    INSERT INTO hop (message_id, from_address, to_address, queue, reason, by)
+    SELECT id, from_name, to_name, to_queue, 'operation_cancelled', %(actor)s FROM changed WHERE to_name IS NOT NULL
 ), restarts AS (
     UPDATE restart SET times = times - 1 FROM changed, operation
     WHERE operation.id = %(operation)s AND restart.restart_job_id = operation.restart_job_id
@@ -162,6 +183,7 @@ def _undo(operation: Operation, ids: Sequence[int]) -> None:
         lanes = cursor.fetchall()
         if operation.action == OperationAction.PATCH:
             payload_versions.put_back(cursor, ids, actor=actor, operation_id=operation.id)
+        cursor.execute(_BEGUN, values)
         cursor.execute(_UNDO, values)
         schedule.schedule(cursor, lanes)
 
