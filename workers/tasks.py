@@ -16,6 +16,7 @@ from poisonadmin.core.commands.audit import fold_payload_reads
 from poisonadmin.core.commands.locks import Tick
 from poisonadmin.core.domain.ssrf import NetworkGuard, guard_from
 from poisonadmin.decisions.operations.commands import operations
+from poisonadmin.decisions.operations.commands.awaited_versions import begin_awaited
 from poisonadmin.decisions.restart_jobs.commands import run_due
 from poisonadmin.decisions.sign_offs.commands import expire_sign_offs
 from poisonadmin.delivery.commands.ordered_conversations import clear_lanes
@@ -81,7 +82,7 @@ def archive_tick(**_: Any) -> None:
 @app.task  # type: ignore[untyped-decorator]
 def operation_tick(**_: Any) -> None:
     """Carry on with the operations that are not over."""
-    do_alone(Tick.OPERATIONS, expire_sign_offs, operations.carry_on)
+    do_alone(Tick.OPERATIONS, expire_sign_offs, begin_awaited, operations.carry_on)
 
 
 @app.task  # type: ignore[untyped-decorator]

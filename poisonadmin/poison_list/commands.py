@@ -13,6 +13,8 @@ from django.db.backends.utils import CursorWrapper
 from poisonadmin.core.commands.locks import retried
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
+from poisonadmin.deployments.commands import see_version
+from poisonadmin.deployments.domain.consumers import SeenIn
 from poisonadmin.intake.commands.accept import store_listed
 from poisonadmin.intake.domain.envelope import MessageEnvelope
 from poisonadmin.messages.commands import poison_entries as entries
@@ -217,3 +219,5 @@ def record_heartbeat(beat: Heartbeat, *, principal: Principal) -> None:
         if held and not principal.sees(held[0]):
             raise ConsumerNameTaken(f"There is a consumer {beat.name} of another source already.")
         cursor.execute(_BEAT, vars(beat) | {"by": principal.name})
+        if beat.version is not None and not beat.ended:
+            see_version(cursor, SeenIn.HEARTBEAT, beat.source, beat.version)

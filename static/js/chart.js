@@ -9,6 +9,7 @@ const SERIES = [
 ];
 let plot = null;
 let drawn = null;
+let deployments = [];
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--chart-${name}`).trim();
 
@@ -26,12 +27,34 @@ function clock(seconds) {
   return `${String(hours).padStart(2, "0")}:${String(minutes).padStart(2, "0")}`;
 }
 
+// A line for each deployment, with its words beside it.
+function mark(plot) {
+  const { left, top, width, height } = plot.bbox;
+  const pen = plot.ctx;
+  pen.save();
+  pen.strokeStyle = pen.fillStyle = colour("text");
+  pen.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+  pen.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
+  for (const [at, words] of deployments) {
+    const x = plot.valToPos(at, "x", true);
+    if (x < left || x > left + width) continue;
+    pen.beginPath();
+    pen.moveTo(x, top);
+    pen.lineTo(x, top + height);
+    pen.stroke();
+    pen.textAlign = x > left + width / 2 ? "right" : "left";
+    pen.fillText(words.slice(0, 40), x + (pen.textAlign === "left" ? 4 : -4), top + 12 * devicePixelRatio);
+  }
+  pen.restore();
+}
+
 function options() {
   const axis = { stroke: colour("text"), grid: { stroke: colour("grid"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
   return {
     width: place.clientWidth,
     height: 220,
     tzDate: (seconds) => (zone() === "utc" ? uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC") : new Date(seconds * 1000)),
+    hooks: { draw: [mark] },
     cursor: { y: false, drag: { x: false, y: false } },
     legend: { live: true },
     scales: { y: { range: (_plot, _min, max) => [0, Math.max(4, max * 1.1)] } },
@@ -65,10 +88,12 @@ async function load() {
   const points = [found.at, ...SERIES.map(([, key]) => found[key])];
   const isFirst = !drawn || drawn[0].length !== points[0].length;
   drawn = points;
+  deployments = found.deployments;
   if (isFirst || !plot) draw();
   else plot.setData(drawn);
   const total = SERIES.map(([label, key]) => `${found[key].reduce((sum, n) => sum + n, 0).toLocaleString("en")} ${label.toLowerCase()}`);
-  note.textContent = `${total.join(" · ")}`;
+  const marks = deployments.length ? [`deployments: ${deployments.map(([, words]) => words).join(", ")}`] : [];
+  note.textContent = [...total, ...marks].join(" · ");
 }
 
 async function refresh() {

@@ -233,6 +233,8 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
     ("api-jobs", "get"): ({}, None, 200, 200, 200, 200),
     ("api-job", "get"): ({"job_id": "job"}, None, 200, 200, 200, 404),
     ("api-nodes", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-deployments", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-deployments", "post"): ({}, {"consumer": "orders.eu", "version": "2.5"}, 403, 201, 201, 404),
     ("api-heartbeat", "post"): ({"name": "billing-1"}, {"source": "orders.eu"}, 403, 204, 204, 404),
     ("api-poison-list", "get"): ({}, None, 200, 200, 200, 200),
     ("api-poison-list", "post"): ({}, {"source": "orders.eu", "bookmark": "7", "why": "x"}, 403, 200, 200, 404),

@@ -231,6 +231,7 @@ ROUTES = {
     "jobs": Expected(),
     "jobs-one": Expected(READ, OF_AN_ADDRESS),
     "nodes": Expected(),
+    "deployments": Expected(),
     "nodes-one": Expected(READ, OF_AN_ADDRESS),
     "audit": Expected(),
     "people": Expected(CONFIGURE),

@@ -199,6 +199,6 @@ def test_a_failing_consumer_s_version_is_kept_and_cut(answer):
     assert row.consumer_version == ("2.4.1" + "x" * 200)[:100]
 
 
-def test_a_delivered_answer_s_version_is_not_kept():
+def test_a_delivered_answer_s_version_is_kept_too():
     row = outcome_of_answer(web.Response(headers={"PoisonAdmin-Consumer-Version": "2.4.1"}))
-    assert (row.outcome, row.consumer_version) == ("delivered", None)
+    assert (row.outcome, row.consumer_version) == ("delivered", "2.4.1")

@@ -26,6 +26,9 @@ from workers.delivery.handler.journals import journal_directory
 from workers.delivery.sessions import Session, Sessions
 
 FLUSH_SECONDS = 0.1
+# How often a node says that it sees a version of a consumer; and of how many, since strangers name them.
+SEEN_SECONDS = 10.0
+MAX_SEEN = 100
 
 _COLUMNS = tuple(column.name for column in ATTEMPT_COLUMNS)
 _values = operator.attrgetter(*_COLUMNS)
@@ -42,6 +45,15 @@ WHERE id = %s AND ended_at IS NULL RETURNING (SELECT is_stopping FROM claim WHER
 _END = """
 UPDATE node SET ended_at = now(), "end" = 'clean', begun = %s, unanswered = %s, tallies = %s
 WHERE id = %s AND ended_at IS NULL
+"""
+# In one order, so that two nodes never wait for each other.
+_SEE = """
+INSERT INTO seen_version AS known (seen_in, consumer, version)
+SELECT 'answer', name, stated.version
+FROM unnest(%s::bigint[], %s::text[]) AS stated (destination_id, version)
+     JOIN destination ON destination.id = destination_id ORDER BY 2, 3
+ON CONFLICT (seen_in, consumer, version) DO UPDATE SET last_at = now()
+WHERE known.last_at < now() - interval '10 s'
 """
 _UNLOCK = "SELECT pg_advisory_unlock(%s, %s)"
 _UNDER_WAY = "UPDATE node SET under_way = %s WHERE id = %s"
@@ -69,6 +81,8 @@ class NodeSession:
         self._known_under_way: Mapping[int, int] | None = None
         self._released: collections.deque[tuple[list[int] | None, bool]] = collections.deque()
         self._stop_thread = threading.Event()
+        # Destination and version -> when it was written that the version is alive.
+        self._seen: dict[tuple[int, str], float] = {}
         self._budget_until = time.monotonic() + budget
         self._lease_until = time.monotonic() + LEASE_SECONDS - LEASE_MARGIN_SECONDS
         self.stopping = threading.Event()
@@ -170,6 +184,7 @@ class NodeSession:
             raise
         self._written += len(rows)
         self._known_under_way = under_way
+        self._see(rows)
         return has_ended
 
     def _write(self, rows: list[AttemptRecord]) -> None:
@@ -187,6 +202,23 @@ class NodeSession:
             # Written before the connection was lost, and the confirmation lost with it.
             with self._connection.transaction(), self._connection.cursor() as cursor:
                 cursor.executemany(_INSERT, values)
+
+    def _see(self, rows: list[AttemptRecord]) -> None:
+        """Write which versions of consumers have answered, each as often as it is news; outcomes never wait for it."""
+        now = time.monotonic()
+        stated = {
+            (row.destination_id, row.consumer_version)
+            for row in rows
+            if row.consumer_version is not None and row.destination_id is not None
+        }
+        news = [one for one in stated if now - self._seen.get(one, float("-inf")) > SEEN_SECONDS]
+        if not news or len(self._seen) >= MAX_SEEN:
+            return
+        self._seen |= dict.fromkeys(news, now)
+        try:
+            self._connection.execute(_SEE, [list(some) for some in zip(*news, strict=True)])
+        except psycopg.Error as error:
+            log.warning("node %s cannot say which versions answer: %s", self._id, str(error).splitlines()[0])
 
     def _connected(self) -> Session:
         if self._connection.closed or self._connection.broken:

@@ -97,6 +97,11 @@ class Principal:
         if permission not in self.permissions:
             raise NotAllowed(f"This needs the permission {permission}, which {self.name} does not have.")
 
+    def require_any(self, *permissions: Permission) -> None:
+        """Raise NotAllowed unless one of the permissions is held."""
+        if not self.permissions.intersection(permissions):
+            raise NotAllowed(f"This needs the permission {' or '.join(permissions)}, which {self.name} does not have.")
+
     @property
     def as_reader(self) -> "Principal":
         """The same with leave to read: who may act is shown what he acts on."""

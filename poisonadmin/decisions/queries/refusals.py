@@ -16,6 +16,8 @@ from poisonadmin.core.queries.masking import masks_of
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.core.queries.sql import EMPTY, Sql, join, name, named_sql, raw
 from poisonadmin.decisions.operations.domain.actions import ACTIONS, DELIVERING, OperationAction
+from poisonadmin.decisions.operations.domain.replay import WAIVABLE
+from poisonadmin.decisions.queries.replays import IS_NEWER_DELIVERED, MAY_BE_PROCESSED
 from poisonadmin.groups.domain.annotations import MAX_TAGS_OF_A_MESSAGE
 from poisonadmin.messages.domain.states import State
 from poisonadmin.policies.queries import policy_index
@@ -34,6 +36,7 @@ TOO_MANY_TAGS = "too_many_tags"
 UNCHANGED = "unchanged"
 PAYLOAD_REMOVED = "payload_removed"
 HELD_BY_PREDECESSOR = "held_by_predecessor"
+NEWER_DELIVERED, MAY_HAVE_BEEN_PROCESSED = WAIVABLE
 # Those that are about the address to which the message would go.
 OF_TARGET = frozenset({NO_DESTINATION, OVERSIZED, LISTED, CONVERSATION_ENDED})
 
@@ -77,13 +80,16 @@ def values(action: OperationAction, params: Mapping[str, Any], principal: Princi
     """Return the parameters of the expression. Errors: `OutOfScope`, for a target that the principal does not see."""
     if action is OperationAction.ASSIGN:
         return _assignment(params)
+    # Where nobody was asked, as in a decision on one message, nothing of it is refused.
+    waived = {"waived": list(params.get("waive", WAIVABLE))}
     if action is not OperationAction.REDIRECT:
-        return {}
+        return waived
     target = params["address"]
     if not principal.sees(target):
         raise OutOfScope("params.address", f"address {target}")
     found = policy_index().resolve(target)
     return {
+        **waived,
         "target": target,
         "target_destination": found.destination,
         "target_most_bytes": found.policy.max_payload_bytes,
@@ -121,6 +127,11 @@ CASE WHEN %(visible)s::bigint[] IS NOT NULL AND NOT ({seen}) THEN 'not_found'
     )
 
 
+# Last: what cannot be delivered at all is refused for that.
+_REPLAYED = tuple(
+    (named_sql("'{code}' <> ALL(%(waived)s::text[]) AND {it}", code=raw(code), it=condition), code)
+    for condition, code in ((IS_NEWER_DELIVERED, NEWER_DELIVERED), (MAY_BE_PROCESSED, MAY_HAVE_BEEN_PROCESSED))
+)
 _DELIVERS_NOWHERE = (raw("back.destination_id IS NULL"), NO_DESTINATION)
 _IS_TOO_LARGE = (raw("envelope.payload_bytes > back.max_payload_bytes"), OVERSIZED)
 # A policy had it removed (archive/commands/payloads.py): it is never delivered without.
@@ -177,20 +188,21 @@ _NOT_ASSIGNED = (
 _NDLV = (State.NDLV,)
 
 REFUSALS: dict[OperationAction, Sql] = {action.key: _refusal(action.starts) for action in ACTIONS.values()} | {
-    OperationAction.APPROVE: _refusal(_NDLV, *_NOT_APPROVED, goes_back=True),
-    OperationAction.RELEASE: _refusal(_NDLV, _IS_ON_NO_LIST, *_NOT_APPROVED, goes_back=True),
+    OperationAction.APPROVE: _refusal(_NDLV, *_NOT_APPROVED, *_REPLAYED, goes_back=True),
+    OperationAction.RELEASE: _refusal(_NDLV, _IS_ON_NO_LIST, *_NOT_APPROVED, *_REPLAYED, goes_back=True),
     OperationAction.RETURN: _refusal(
         _NDLV,
         (raw("back.id = message.address_id"), NOT_MOVED),
         _HAS_NO_PAYLOAD,
         _DELIVERS_NOWHERE,
         _IS_TOO_LARGE,
+        *_REPLAYED,
         goes_back=True,
     ),
     # Whether the change applies, and the result is too large, is not known here (queries/payload_changes.py).
-    OperationAction.PATCH: _refusal(_NDLV, _HAS_NO_PAYLOAD, _DELIVERS_NOWHERE, goes_back=True),
+    OperationAction.PATCH: _refusal(_NDLV, _HAS_NO_PAYLOAD, _DELIVERS_NOWHERE, *_REPLAYED, goes_back=True),
     OperationAction.REDIRECT: _refusal(
-        _NDLV, _HAS_NO_PAYLOAD, _DELIVERS_NOWHERE, _IS_TOO_LARGE, _IS_LISTED, _HAS_ENDED
+        _NDLV, _HAS_NO_PAYLOAD, _DELIVERS_NOWHERE, _IS_TOO_LARGE, _IS_LISTED, _HAS_ENDED, *_REPLAYED
     ),
     OperationAction.ASSIGN: _refusal(ACTIONS[OperationAction.ASSIGN].starts, *_NOT_ASSIGNED),
 }

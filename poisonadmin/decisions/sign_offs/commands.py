@@ -25,7 +25,9 @@ from poisonadmin.store.models.operation import Operation, SignOffRule
 _THEN = {SignOffDecision.CONSENT: OperationState.RUNNING, SignOffDecision.REFUSE: OperationState.CANCELLING}
 _WORDS = {SignOffDecision.CONSENT: "operation.signed_off", SignOffDecision.REFUSE: "operation.sign_off_refused"}
 _DECIDE = """
-UPDATE operation SET state = %(to)s, state_at = now(), sign_off_decision = %(decision)s, sign_off_by = %(by)s,
+UPDATE operation SET state = CASE WHEN %(to)s = 'running' AND begin_when IS NOT NULL THEN 'waiting_for_version'
+                                  ELSE %(to)s END,
+                     state_at = now(), sign_off_decision = %(decision)s, sign_off_by = %(by)s,
                      sign_off_at = now(), sign_off_reason = %(reason)s
 WHERE id = %(id)s AND state = 'waiting_for_sign_off' AND sign_off_expires_at > now() AND requester <> %(person)s
 """
@@ -95,7 +97,8 @@ def sign_off(
             operation = Operation.objects.get(id=operation_id)
             if why := why_not_allowed(operation):
                 raise OperationNotChanged(f"{why} It can only be refused.")
-            start(operation)
+            if operation.state == OperationState.RUNNING:
+                start(operation)
     end_where_over(operation_id)
 
 

@@ -20,6 +20,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.decisions.operations.domain.actions import ACTIONS, DELIVERING, Action
 from poisonadmin.decisions.operations.domain.params import may_carry_out
 from poisonadmin.decisions.queries.approval_warnings import approval_warning_of
+from poisonadmin.decisions.queries.replays import evidence
 from poisonadmin.desk.commands.reveal import reveal
 from poisonadmin.desk.pages import readable
 from poisonadmin.desk.pages.opened_from import PARAMETER, opened_from
@@ -158,6 +159,7 @@ def show(request: HttpRequest, principal: Principal, message_id: int) -> HttpRes
         "max_reason": MAX_REASON_CHARS,
         "may_reveal": principal.may(Permission.REVEAL) and principal.may(Permission.READ_PAYLOAD),
         "final": message.state in {"DLVD", "FAIL"},
+        "evidence": evidence(message_id) if message.state == State.NDLV else [],
     }
     near = around(message, principal=principal)
     context["related"] = near if near.rows is None or len(near.rows) > 1 else None

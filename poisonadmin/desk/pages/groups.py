@@ -9,6 +9,7 @@ from django.contrib import messages as notes
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import path, reverse
+from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from poisonadmin.core.domain.access import Permission, Principal
@@ -16,6 +17,7 @@ from poisonadmin.core.domain.errors import NotFound, PoisonAdminError, Precondit
 from poisonadmin.core.domain.filter_values import number
 from poisonadmin.desk.pages.opened_from import latest_messages
 from poisonadmin.desk.pages.readable import folded
+from poisonadmin.desk.queries.deployed import group_deployments
 from poisonadmin.desk.queries.detail import attempts
 from poisonadmin.groups.commands.annotations import annotate
 from poisonadmin.groups.commands.merged_groups import merge, split
@@ -105,6 +107,7 @@ def _page(
         "group": found,
         "form": form,
         "may_merge": may_merge,
+        "deployments": group_deployments(found, principal=principal, now=timezone.now()),
         "others": _others(found, principal) if may_merge else [],
         **latest_messages("group", str(found.id), found.counts, principal),
         **_example(found, principal),

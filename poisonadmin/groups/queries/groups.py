@@ -54,6 +54,7 @@ _TREND_JOIN = partial(
 class StoredGroup:
     """Failures with the same fingerprint, or with fingerprints that are merged: how many, the first and the last, in
     the reader's scope. `snoozed_until` is None once it is over. `merged_into_id`: the group to look at instead.
+    `regressed_at`: when it failed again on `regressed_version`, which an operation had waited for.
     """
 
     id: int
@@ -71,6 +72,8 @@ class StoredGroup:
     ticket_url: str | None
     tags: Sequence[str]
     snoozed_until: datetime | None
+    regressed_at: datetime | None
+    regressed_version: str | None
     revision: int
 
     @property
@@ -162,6 +165,7 @@ SELECT seen.id, {figure}named.title, named.error_class, named.fingerprint, named
        CASE WHEN named.merged_into_id <> seen.id THEN named.merged_into_id END AS merged_into_id,
        owner.username AS owner, coalesce(said.note, '') AS note, said.ticket_url,
        coalesce(said.tags, '{{}}') AS tags, CASE WHEN {is_snoozed} THEN said.snoozed_until END AS snoozed_until,
+       named.regressed_at, named.regressed_version,
        coalesce(said.revision, 0) AS revision
 FROM ({seen}) seen JOIN failure_group named ON named.id = seen.named_id
      LEFT JOIN annotation said ON said.group_id = seen.id LEFT JOIN auth_user owner ON owner.id = said.owner_id

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 WIDTH, HEIGHT = 720, 200
 LEFT, RIGHT, BOTTOM, TOP = 44, 18, 22, 8
@@ -24,7 +25,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Label:
-    """A text below the bars."""
+    """A text below the bars, or of a line across them."""
 
     x: float
     text: str
@@ -40,13 +41,14 @@ class Grid:
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot. `names`: of its series, in the order of their colours."""
+    """A plot. `names`: of its series, in the order of their colours. `marks`: lines across, each with its title."""
 
     bars: tuple[Bar, ...]
     labels: tuple[Label, ...]
     grid: tuple[Grid, ...]
     names: tuple[str, ...]
     label: str
+    marks: tuple[Label, ...] = ()
     width: int = WIDTH
     height: int = HEIGHT
     left: int = LEFT
@@ -76,8 +78,16 @@ def largest(series: Mapping[str, Sequence[int]], most: int = SERIES) -> dict[str
     return {name: tuple(series[name]) for name in first} | {REST: together}
 
 
-def stacked(labels: Sequence[str], series: Mapping[str, Sequence[float]], *, label: str, unit: str = "") -> Plot:
-    """Return a bar for each label, of the values of all series on top of one another."""
+def stacked(
+    labels: Sequence[str],
+    series: Mapping[str, Sequence[float]],
+    *,
+    label: str,
+    unit: str = "",
+    marks: Mapping[int, str] = MappingProxyType({}),
+) -> Plot:
+    """Return a bar for each label, of the values of all series on top of one another; `marks`: titles by the label's
+    place."""
     totals = [sum(values[place] for values in series.values()) for place in range(len(labels))]
     peak = _round_up(max(totals, default=0))
     step = (WIDTH - LEFT - RIGHT) / max(len(labels), 1)
@@ -99,7 +109,8 @@ def stacked(labels: Sequence[str], series: Mapping[str, Sequence[float]], *, lab
         Grid(round(HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * part / 2, 1), f"{_short(peak * part / 2)}{unit}")
         for part in (0, 1, 2)
     )
-    return Plot(tuple(bars), below, lines, tuple(series), label)
+    marked = tuple(Label(round(LEFT + step * (place + 0.5), 1), words) for place, words in sorted(marks.items()))
+    return Plot(tuple(bars), below, lines, tuple(series), label, marked)
 
 
 def _round_up(value: float) -> float:

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
@@ -14,6 +15,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.exports import Row
 from poisonadmin.core.domain.filter_values import InvalidFilter, address_or_pattern
 from poisonadmin.core.queries.rows import QueryTooExpensive
+from poisonadmin.deployments.queries import deployments_since
 from poisonadmin.reports.commands.saved import last_days
 from poisonadmin.reports.domain.asked import AskedReport, Period, asked_report
 from poisonadmin.reports.domain.kinds import BRACKETS
@@ -68,6 +70,7 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     period = last_days(int(days), datetime.now(UTC), base).period
     is_by_day = int(days) <= MOST_DAYS_BY_DAY
     steps, by_address = _failures(period, zone, is_by_day, principal, patterns)
+    marks = _deployed(steps, period, zone, is_by_day, principal, patterns)
     total = sum(sum(counts) for counts in by_address.values())
 
     def section(kind: str, *, has_period: bool = True, plot: Draw | None = None) -> SummarySection:
@@ -85,7 +88,10 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
         "is_by_day": is_by_day,
         "failures_total": total,
         "failures_plot": stacked(
-            steps, largest(by_address), label=f"{total:,} failures by {'day' if is_by_day else 'month'} and address"
+            steps,
+            largest(by_address),
+            label=f"{total:,} failures by {'day' if is_by_day else 'month'} and address",
+            marks=marks,
         ),
         "addresses": [(name, sum(counts)) for name, counts in list(by_address.items())[:SHOWN]],
         "groups": top_groups(period, principal=principal, patterns=patterns) if is_by_day else None,
@@ -102,9 +108,26 @@ def _failures(
     """Return what the days or months of the period are called, and the failures of each by address."""
     if is_by_day:
         days, by_address = failures_by_day(period, zone, principal=principal, patterns=patterns)
-        return [f"{day:%b} {day.day}" for day in days], by_address
+        return [_step(day, is_by_day=True) for day in days], by_address
     months, by_address = failures_by_month(period, principal=principal, patterns=patterns)
-    return [f"{month:%b %y}" for month in months], by_address
+    return [_step(month, is_by_day=False) for month in months], by_address
+
+
+def _step(day: date, *, is_by_day: bool) -> str:
+    return f"{day:%b} {day.day}" if is_by_day else f"{day:%b %y}"
+
+
+def _deployed(
+    steps: list[str], period: Period, zone: str, is_by_day: bool, principal: Principal, patterns: list[str]
+) -> dict[int, str]:
+    """Return the deployments of the period in words, by the place of the day or month."""
+    marks: dict[int, list[str]] = {}
+    since = period.since or datetime.now(UTC)
+    for one in deployments_since(since, principal=principal, consumers=patterns):
+        step = _step(one.at.astimezone(ZoneInfo(zone)).date(), is_by_day=is_by_day)
+        if step in steps:
+            marks.setdefault(steps.index(step), []).append(one.words)
+    return {place: ", ".join(words) for place, words in marks.items()}
 
 
 def _section(asked: AskedReport, principal: Principal, patterns: list[str], plot: Draw | None) -> SummarySection:

@@ -91,7 +91,8 @@ class FailureGroup(models.Model):
     `merged_into`: the group that people see in place of this one, never itself merged into another. Messages, attempts
     and counters keep the group of their fingerprint (decision 47).
     `resumed_at`: when it last grew after it had been quiet since `quiet_since`. `is_unseen`: it is new, or has resumed,
-    and no tick of the alerts has looked at it since.
+    and no tick of the alerts has looked at it since. `regressed_at`: when it failed again on `regressed_version`, which
+    was to mend it.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -109,6 +110,8 @@ class FailureGroup(models.Model):
     quiet_since = models.DateTimeField(null=True)
     resumed_at = models.DateTimeField(null=True)
     is_unseen = models.BooleanField(db_default=True)
+    regressed_at = models.DateTimeField(null=True)
+    regressed_version = models.CharField(max_length=100, null=True)
 
     class Meta:
         db_table = "failure_group"

@@ -72,7 +72,8 @@ class Operation(models.Model):
     `Principal.person` who asked. `sign_off`: the limit that it exceeds (`SignOffNeeded`), None for none; then another
     person says `sign_off_decision` before `sign_off_expires_at`, or an administrator `broke_glass_at` its beginning.
     `restart_job_id`: the restart job whose run it is; with `spares_crashed` it leaves alone what has crashed its
-    consumer.
+    consumer. `begin_when`: the `consumer` and `version` that it waits for (`BeginWhen`); `version_seen`: what it has
+    begun for.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -107,6 +108,8 @@ class Operation(models.Model):
     broke_glass_at = models.DateTimeField(null=True)
     restart_job_id = models.BigIntegerField(null=True)
     spares_crashed = models.BooleanField(db_default=False)
+    begin_when = models.JSONField(null=True)
+    version_seen = models.JSONField(null=True)
 
     class Meta:
         db_table = "operation"

@@ -41,6 +41,7 @@ _STATEMENTS = (
         kind=str(KindName.ALIKE_GROUPS),
     ),
     "DELETE FROM consumer WHERE heartbeat_at < now() - interval '7 days'",
+    "DELETE FROM seen_version WHERE last_at < now() - interval '90 days'",
     Sql("DELETE FROM group_hour WHERE hour < now() - {days} * interval '1 day'", days=HOURS_KEPT_DAYS),
     # One that came under another name; the last one of a kind stays, so that its silence is seen.
     """DELETE FROM worker w WHERE heartbeat_at < now() - interval '1 hour' AND EXISTS (
@@ -54,7 +55,8 @@ def clean_up() -> None:
     """Remove what has had its time, and what intake left behind.
 
     Idempotency keys after a day, runs when they expire, claims, nodes and consumers after a week, failures by hour
-    after five, runs of restart jobs that began nothing, and searches for groups that look alike, after 30 days.
+    after five, runs of restart jobs that began nothing, and searches for groups that look alike, after 30 days,
+    versions that consumers have stated after 90.
     """
     with connection.cursor() as cursor:
         for statement in _STATEMENTS:

@@ -10,6 +10,7 @@ from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.decisions.operations.domain.actions import ACTIONS
 from poisonadmin.decisions.operations.queries.operations import list_operations
+from poisonadmin.deployments.queries import deployments_since
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.counts import counts, empty, unconfirmed, wrong_counts
 from poisonadmin.runs.queries.jobs import list_jobs
@@ -47,6 +48,9 @@ def outcomes_over_time(request: HttpRequest, principal: Principal) -> HttpRespon
     return JsonResponse(
         {
             "at": [int(bucket.at.timestamp()) for bucket in buckets],
+            "deployments": [
+                [int(one.at.timestamp()), one.words] for one in deployments_since(buckets[0].at, principal=principal)
+            ],
             **{name: [getattr(bucket, name) for bucket in buckets] for name in SERIES},
         }
     )

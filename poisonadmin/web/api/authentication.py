@@ -81,5 +81,5 @@ class MayDo(BasePermission):
         assert isinstance(request.auth, Principal)
         contract = contract_of(view, request.method)
         if contract is not None:
-            request.auth.require(contract.needs)
+            request.auth.require_any(*contract.permissions)
         return True

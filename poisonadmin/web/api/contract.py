@@ -260,6 +260,7 @@ Given = Shape | Paged | Raw | JsonSchema | None
 class Contract:
     """`acts`: Idempotency-Key is honoured. `is_streamed`: the body is read as a stream and committed as it goes.
 
+    `or_needs`: another permission that does as well.
     `decides`: If-Match is honoured. `raw_body`: the handler reads the body itself; media type -> schema.
     `checks_query` False: the handler refuses unknown parameters itself.
     """
@@ -274,6 +275,12 @@ class Contract:
     decides: bool = False
     is_streamed: bool = False
     checks_query: bool = True
+    or_needs: Permission | None = None
+
+    @property
+    def permissions(self) -> tuple[Permission, ...]:
+        """The permissions of which the caller needs one."""
+        return (self.needs,) if self.or_needs is None else (self.needs, self.or_needs)
 
 
 def contract(needs: Permission, tag: str, gives: Mapping[int, Given], **more: Any) -> Callable[[Handler], Handler]:

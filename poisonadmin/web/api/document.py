@@ -93,7 +93,11 @@ class ContractSchema(AutoSchema):
         """Return the handler's docstring and the permission it needs."""
         text = getattr(self.view, self.method.lower()).__doc__ or ""
         paragraphs = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
-        return "\n\n".join([*paragraphs, f"Needs the permission `{self.contract.needs}`."])
+        return "\n\n".join([*paragraphs, f"Needs the permission {self._permissions}."])
+
+    @property
+    def _permissions(self) -> str:
+        return " or ".join(f"`{one}`" for one in self.contract.permissions)
 
     def get_override_parameters(self) -> list[Any]:
         """Return the parameters in the path, in the query and in the headers."""

@@ -14,6 +14,7 @@ from poisonadmin.decisions.operations.domain.params import MAX_REASON_CHARS
 from poisonadmin.groups.domain.annotations import MAX_NOTE_CHARS
 from poisonadmin.policies.domain.settings import MAX_DELAY_MS
 from poisonadmin.web.pages.forms import PageForm, TextField, drawn, texts_by_comma, texts_by_line, ticks, whole_number
+from poisonadmin.web.pages.words import refusal_words
 
 # The fields that ask for a parameter. A whole payload is edited on the page of its message.
 FIELDS_OF: dict[str, tuple[str, ...]] = {
@@ -35,6 +36,7 @@ PARAM_WORDS = {
     "owner": "Owner",
     "tags": "Tags",
     "note": "Note",
+    "waive": "Delivered all the same",
 }
 # No account is called so.
 NOBODY_CHOSEN = "/nobody"
@@ -137,6 +139,7 @@ def param_lines(params: Mapping[str, Any]) -> list[tuple[str, str]]:
     words: dict[str, Callable[[Any], str]] = {
         "owner": lambda owner: owner or "nobody",
         "note": lambda note: note or "none",
+        "waive": lambda codes: "; ".join(map(refusal_words, codes)) or "nothing that may be a replay",
         "tags": lambda tags: "; ".join(f"{what} {', '.join(some)}" for what, some in tags.items() if some),
     }
     return [

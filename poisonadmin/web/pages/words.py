@@ -111,9 +111,27 @@ REFUSALS: dict[str, str] = {
     "not_moved": "it was never moved, so there is nowhere to return it to",
     "precondition_failed": "it changed since this page was made",
     "transition_not_allowed": "its state does not allow this",
+    "newer_delivered": "a newer message with the same business key was delivered where it would go",
+    "may_have_been_processed": "it may have been processed already",
     "taken": "another operation has it",
     "crashed": "it has crashed its consumer, and the restart job leaves such messages alone",
 }
+
+
+EVIDENCE: dict[str, str] = {
+    "HttpTimeout": "was sent, and not answered in time",
+    "HttpConnectionReset": "was sent, and the connection was lost before an answer",
+    "ConsumerConnectionLost": "was sent, and the connection was lost before an answer",
+    "ConfirmLost": "was sent, and the broker's confirm was lost",
+    "node_lost": "had begun on a node that was lost",
+    "outcome_lost": "had begun, and its result was lost",
+    "confirmed": "was confirmed by its consumer",
+}
+
+
+def evidence_words(why: str) -> str:
+    """Return why a message may have been processed in words, behind `Attempt 3`."""
+    return EVIDENCE.get(why, "had begun on a node that was lost")
 
 
 def state_words(state: str) -> str:

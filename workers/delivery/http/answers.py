@@ -1,7 +1,7 @@
 """The answer of an HTTP consumer as its attempt has it: the outcome that it asks for in the response header
 `PoisonAdmin-Outcome` (R12), without the destination's secrets; or why there is no answer.
 
-`PoisonAdmin-Consumer-Version` says which version of the consumer has failed.
+`PoisonAdmin-Consumer-Version` says which version of the consumer has answered.
 """
 
 import base64

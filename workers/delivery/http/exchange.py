@@ -130,11 +130,11 @@ class Exchange:
         head = answer.head
         assert head is not None
         attempt.status_code, wanted = head.status, head.fields.get(HEADER.lower())
+        attempt.consumer_version = self._version(head)
         if wanted is None and 200 <= head.status < 300:
             return
         body = self._hiding.in_bytes(answer.kept, KEPT_BYTES)
         attempt.response = body or None
-        attempt.consumer_version = self._version(head)
         if wanted is not None:
             self._write_wanted(wanted, delivery, attempt)
             return

@@ -18,6 +18,7 @@ from poisonadmin.decisions.operations.api.selections import (
 from poisonadmin.decisions.operations.commands import beginning, operations
 from poisonadmin.decisions.operations.commands.operations import record_export
 from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.domain.awaited_version import begin_when_of
 from poisonadmin.decisions.operations.domain.lifecycle import OperationChange, OperationState
 from poisonadmin.decisions.operations.domain.pace import Pace
 from poisonadmin.decisions.operations.domain.params import MAX_REASON_CHARS
@@ -39,6 +40,7 @@ from poisonadmin.web.api.contract import (
     PAGE,
     FilterField,
     Identifier,
+    JsonObject,
     Moment,
     Paged,
     Raw,
@@ -70,11 +72,14 @@ class OperationInput(OperationPreviewInput, ReasonInput):
     `payload` for one message, and `headers` (`set`, `remove`); to assign, `owner`, `tags` (`add`, `remove`) and `note`.
     `canary`: try 1 message, then 10, then 100 before all others, and halt when they fail again. `break_glass`: begin
     without the sign-off that it may need, which takes the permission of that name and is shown on it for ever.
+    `begin_when`: `{"consumer": "…", "version": "…"}`: it waits until that version or a later one is seen alive, then
+    begins with a canary by itself; failing again as before on such a version halts it.
     `dry_run`: answer 200 with what it would do (`GET /selections/{id}/preview/`), and do nothing.
     """
 
     selection = serializers.JSONField()
     until = Moment(required=False)
+    begin_when = JsonObject(required=False, allow_null=True)
     break_glass = serializers.BooleanField(required=False, default=False)
     dry_run = serializers.BooleanField(required=False, default=False)
 
@@ -102,7 +107,8 @@ class OperationList(ApiView):
         """Begin an operation on a selection. It goes on until every member is accounted for.
 
         Above the limit of a sign-off rule its state is `waiting_for_sign_off`, and nothing of it is done before another
-        person has consented (`POST /operations/{id}/sign-offs/`).
+        person has consented (`POST /operations/{id}/sign-offs/`). With `begin_when` it is `waiting_for_version` until
+        that version is seen alive.
         """
         body = self.body
         selection, action = _selection_of(body["selection"]), OperationAction(body["action"])
@@ -115,14 +121,19 @@ class OperationList(ApiView):
             principal=self.principal,
             until=body.get("until"),
             params=body.get("params"),
-            terms=beginning.OperationTerms(Pace(body.get("rate_per_second"), body["canary"]), body["break_glass"]),
+            terms=beginning.OperationTerms(
+                Pace(body.get("rate_per_second"), body["canary"]),
+                body["break_glass"],
+                begin_when=begin_when_of(body["begin_when"]) if body.get("begin_when") else None,
+                waive=body["waive"],
+            ),
         )
         return created(self, OPERATION, get_operation(operation_id, principal=self.reader), 202)
 
     def _preview(self, selection: Any, action: OperationAction) -> Response:
         selection_id = selection if isinstance(selection, int) else freeze(selection, principal=self.reader)
         pace = Pace(self.body.get("rate_per_second"), self.body["canary"])
-        return previewed(selection_id, action, pace, self.reader, self.body.get("params"))
+        return previewed(selection_id, self.body, action, pace, self.reader)
 
 
 def _selection_of(given: Any) -> Any:

@@ -1,5 +1,6 @@
 """Selections, and what an operation would do with them."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from rest_framework import serializers
@@ -9,6 +10,7 @@ from poisonadmin.core.commands.audit import note_payload_reads
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.domain.pace import Pace
+from poisonadmin.decisions.operations.domain.replay import WAIVABLE, Waivable, checked_waive
 from poisonadmin.decisions.operations.queries.preview import OperationPreview, preview
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.message_rows import MessageRow
@@ -101,20 +103,25 @@ class SelectionMembers(ApiView):
 
 
 class OperationPreviewInput(StrictSerializer):
-    """The action, and the `params`, rate and canary that an operation would be given."""
+    """The action, and the `params`, rate and canary that an operation would be given.
+
+    `waive`: refusals that do not count: `newer_delivered`, `may_have_been_processed`.
+    """
 
     action = serializers.ChoiceField(choices=[str(one) for one in OperationAction])
     params = JsonObject(required=False)
     rate_per_second = serializers.FloatField(required=False, allow_null=True)
     canary = serializers.BooleanField(required=False, default=False)
+    waive = serializers.ListField(child=serializers.ChoiceField(choices=WAIVABLE), required=False, default=list)
 
 
 def previewed(
-    selection_id: int, action: OperationAction, pace: Pace, principal: Principal, params: Any = None
+    selection_id: int, given: Mapping[str, Any], action: OperationAction, pace: Pace, principal: Principal
 ) -> Response:
     """Answer with what an operation would do with the members of a selection now."""
     selection = get_selection(selection_id, principal=principal)
-    found = preview(selection, action, principal=principal, params=params, pace=pace)
+    waive = checked_waive(given["waive"], action)
+    found = preview(selection, action, principal=principal, params=given.get("params"), pace=pace, waive=waive)
     note_payload_reads(principal, [one.message_id for one in found.change.samples] if found.change else [])
     return shown(PREVIEW, found)
 
@@ -130,20 +137,21 @@ class SelectionPreview(ApiView):
             choice("action", OperationAction, "What would be done; `approve` where it is left out."),
             decimal("rate_per_second", "As an operation takes it: it says how long the deliveries take."),
             boolean("canary", "Whether the operation would have one."),
+            choice("waive", Waivable, "A refusal that does not count.", many=True),
         ),
     )
     def get(self, selection_id: int) -> Response:
         """Show what an operation would do with the members now, by the checks that carrying it out makes."""
         action = OperationAction(self.query["action"] or OperationAction.APPROVE)
         pace = Pace(self.query["rate_per_second"], bool(self.query["canary"]))
-        return previewed(selection_id, action, pace, self.principal)
+        return previewed(selection_id, self.query, action, pace, self.principal)
 
     @contract(Permission.READ, "operations", {200: PREVIEW}, body=OperationPreviewInput)
     def post(self, selection_id: int) -> Response:
         """Show the same for an action that needs `params`. Nothing is changed."""
         pace = Pace(self.body.get("rate_per_second"), self.body["canary"])
         action = OperationAction(self.body["action"])
-        return previewed(selection_id, action, pace, self.principal, self.body.get("params"))
+        return previewed(selection_id, self.body, action, pace, self.principal)
 
 
 urlpatterns = [

@@ -12,13 +12,14 @@ from django.db.models.functions import Now
 
 from poisonadmin.core.commands import audit, locks
 from poisonadmin.core.commands.locks import retried
-from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.access import OutOfScope, Permission, Principal
 from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.decisions.commands.decisions import Decided
 from poisonadmin.decisions.commands.refused_decisions import only
 from poisonadmin.decisions.operations.commands.carry_out import carry_out_piece, decide, record
 from poisonadmin.decisions.operations.commands.operations import end_where_over
 from poisonadmin.decisions.operations.domain.actions import DELIVERING, OperationAction
+from poisonadmin.decisions.operations.domain.awaited_version import BeginWhen
 from poisonadmin.decisions.operations.domain.lifecycle import STAGE_ENDS, OperationState
 from poisonadmin.decisions.operations.domain.pace import UNLIMITED, Pace
 from poisonadmin.decisions.operations.domain.params import (
@@ -27,9 +28,11 @@ from poisonadmin.decisions.operations.domain.params import (
     may_carry_out,
     require_reason,
 )
+from poisonadmin.decisions.operations.domain.replay import checked_waive
 from poisonadmin.decisions.queries import refusals
 from poisonadmin.decisions.sign_offs.domain import SignOffNeeded
 from poisonadmin.decisions.sign_offs.queries import limits_of, sign_off_needed
+from poisonadmin.deployments.queries import consumer_is_seen
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.search.queries.owners import account_id
 from poisonadmin.search.queries.selections import SelectionRow, get_selection
@@ -80,12 +83,21 @@ class OperationTerms:
 
     `pace`: how many deliveries may begin in a second, on all workers together; with a canary 1 member is tried, then
     10, then 100, and it halts by itself when they fail again. `break_glass`: an administrator begins it without the
-    sign-off that it needs. `run_of`: where it is a run of a restart job.
+    sign-off that it needs. `run_of`: where it is a run of a restart job. `begin_when`: it waits until a version of its
+    consumer is seen alive, and begins with a canary then. `waive`: which refusals of domain/replay.py do not count;
+    None: none of them does, since nobody was asked.
     """
 
     pace: Pace = UNLIMITED
     break_glass: bool = False
     run_of: RunOf | None = None
+    begin_when: BeginWhen | None = None
+    waive: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        """Give it a canary where it waits for a version: whether that has mended anything is to be seen."""
+        if self.begin_when is not None:
+            object.__setattr__(self, "pace", self.pace._replace(has_canary=True))
 
 
 _PLAIN = OperationTerms()
@@ -104,14 +116,17 @@ def begin(
     """Begin an operation on a selection, or on the messages that a filter finds now; return its id.
 
     `until`: for POSTPONE. `params`: as decisions/operations/domain/params.py says. A small one is decided on before
-    this returns; a tick carries on with others, whatever crashes meanwhile. One that needs a sign-off waits, and
-    nothing of it is done.
+    this returns; a tick carries on with others, whatever crashes meanwhile. One that needs a sign-off, or a version of
+    its consumer, waits, and nothing of it is done.
     Errors: `NotAllowed`, `NotFound`, `InvalidFilter`, `InvalidSelection`, `InvalidOperation`, `QueryTooExpensive`.
     """
     require(action, principal)
     if terms.break_glass:
         principal.require(Permission.BREAK_GLASS)
     kept = _checked(action, reason, terms.pace, until, params)
+    if terms.waive is not None:
+        waived = checked_waive(terms.waive, action)
+        kept |= {"waive": waived} if action in DELIVERING else {}
     with transaction.atomic():
         selection_id = selection if isinstance(selection, int) else freeze(selection, principal=principal.as_reader)
         operation = _create(selection_id, action, reason, principal, kept, terms)
@@ -124,7 +139,7 @@ def begin(
 
 
 def start(operation: Operation) -> None:
-    """Begin with an operation that was signed off. Call in the transaction in which it was."""
+    """Begin with an operation that has waited. Call in the transaction in which it goes on."""
     if operation.canary is not None:
         _choose_canary(operation)  # anew: its messages have waited, and may have changed
     else:
@@ -231,12 +246,16 @@ def _create(
     refusals.values(action, params, principal)  # raises for a target out of scope
     needed = _sign_off_of(selection, action, params, principal)
     waits = needed is not None and not terms.break_glass
+    awaited = terms.begin_when
+    if awaited is not None and not consumer_is_seen(awaited.consumer, principal):
+        raise OutOfScope("begin_when.consumer", f"consumer {awaited.consumer}")
+    then = OperationState.RUNNING if awaited is None else OperationState.WAITING_FOR_VERSION
     rate_per_second = terms.pace.rate_per_second
     Selection.objects.filter(id=selection.id, used_at=None).update(used_at=Now())
     operation = Operation.objects.create(
         selection_id=selection.id,
         action=str(action),
-        state=str(OperationState.WAITING_FOR_SIGN_OFF if waits else OperationState.RUNNING),
+        state=str(OperationState.WAITING_FOR_SIGN_OFF if waits else then),
         reason=reason,
         params=dict(params),
         rate_per_second=rate_per_second,
@@ -247,16 +266,19 @@ def _create(
         patterns=[list(some) for some in principal.patterns],
         sign_off=None if needed is None else asdict(needed),
         sign_off_expires_at=Now() + timedelta(hours=settings.SIGN_OFF_HOURS) if waits else None,
+        begin_when=None if awaited is None else asdict(awaited),
         broke_glass_at=Now() if needed is not None and terms.break_glass else None,
         **(asdict(terms.run_of) if terms.run_of else {}),
     )
     if rate_per_second is not None:
         OperationPace.objects.create(operation_id=operation.id, rate_per_second=rate_per_second)
-    if operation.count > 1 or needed is not None:
+    if operation.count > 1 or needed is not None or awaited is not None:
         details: dict[str, Any] = {"action": str(action), "count": selection.count, "hash": selection.hash}
         details |= {"selection": selection.id} | ({} if needed is None else {"sign_off": asdict(needed)})
         details |= {name: value for name, value in terms.pace._asdict().items() if value}
-        word = "begun" if needed is None else "sign_off_asked" if waits else "broke_glass"
+        details |= {} if awaited is None else {"begin_when": asdict(awaited)}
+        details |= {"waive": params["waive"]} if params.get("waive") else {}
+        word = "sign_off_asked" if waits else "broke_glass" if needed else "version_awaited" if awaited else "begun"
         audit.record(principal.name, f"operation.{word}", "operation", str(operation.id), note=reason, details=details)
     return operation
 

@@ -5,6 +5,7 @@ delivery waits for a decision again; `end_where_over` then writes that it is can
 """
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from django.db import connection, transaction
@@ -16,6 +17,7 @@ from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.decisions.operations.commands.carry_out import carry_out_piece, why_not_allowed
 from poisonadmin.decisions.operations.commands.taking_back import put_back, undo
+from poisonadmin.decisions.operations.domain.awaited_version import BeginWhen, FailedOn, FailuresOn, without_older
 from poisonadmin.decisions.operations.domain.lifecycle import (
     CHANGES,
     ENDS,
@@ -24,6 +26,7 @@ from poisonadmin.decisions.operations.domain.lifecycle import (
     OperationState,
     why_halt,
 )
+from poisonadmin.decisions.operations.queries.failed_on import failed_on
 from poisonadmin.decisions.operations.queries.operations import (
     OperationDetail,
     get_operation,
@@ -31,6 +34,7 @@ from poisonadmin.decisions.operations.queries.operations import (
     recorded_results,
 )
 from poisonadmin.delivery.commands import ordered_conversations
+from poisonadmin.groups.commands import regressions
 from poisonadmin.messages.commands import schedule
 from poisonadmin.messages.domain.outcomes import MemberOutcome
 from poisonadmin.store.models.operation import Operation
@@ -40,7 +44,9 @@ SECONDS_A_TICK = 10.0
 
 _OPEN = "SELECT id FROM operation WHERE ended_at IS NULL AND state IN ('running', 'cancelling') ORDER BY id"
 _CHANGE = """
-UPDATE operation SET state = %(to)s, state_at = now(), halted_why = NULL, is_watched = is_watched AND state <> 'halted',
+UPDATE operation SET state = CASE WHEN %(to)s = 'running' AND begin_when IS NOT NULL AND version_seen IS NULL
+                                  THEN 'waiting_for_version' ELSE %(to)s END,
+                     state_at = now(), halted_why = NULL, is_watched = is_watched AND state <> 'halted',
                      stage = CASE WHEN state = 'halted' THEN %(stages)s ELSE stage END,
                      canary = CASE WHEN state = 'halted' THEN canary[1:walked] ELSE canary END
 WHERE id = %(id)s AND state = ANY(%(from)s)
@@ -172,8 +178,12 @@ def _watch(operation: Operation) -> bool:
         STAGE_ENDS[operation.stage], len(operation.canary or ())
     )
     held = fetch_values(_HELD, {"id": operation.id})[0] if is_stage and not is_answered else 0
-    if why := why_halt(ledger, held):
-        _halt(operation.id, why)
+    counted, awaited = FailuresOn(ledger, []), None
+    if operation.begin_when is not None:
+        awaited = BeginWhen(**operation.begin_when)
+        counted = without_older(ledger, failed_on(operation.id), awaited)
+    if why := (awaited and counted.why_halt(awaited)) or why_halt(counted.ledger, held):
+        _halt(operation.id, why, counted.regressed)
         return True
     if is_stage and is_answered:
         with transaction.atomic(), connection.cursor() as cursor:
@@ -181,12 +191,14 @@ def _watch(operation: Operation) -> bool:
     return False
 
 
-def _halt(operation_id: int, why: str) -> None:
-    """Halt a running operation; what is under way ends."""
+def _halt(operation_id: int, why: str, regressed: Sequence[FailedOn] = ()) -> None:
+    """Halt a running operation; what is under way ends, and the groups that have regressed are reopened."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_HALT, {"id": operation_id, "why": why})
         if cursor.rowcount:
             schedule.hold_lanes(cursor, operation_id, is_held=True)
+            versions = {one.group_id: one.version for one in regressed if one.group_id and one.version}
+            regressions.reopen(cursor, versions, why=f"operation {operation_id}")
             audit.record("system", "operation.halt", "operation", str(operation_id), details={"why": why})
 
 

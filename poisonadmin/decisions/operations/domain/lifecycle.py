@@ -9,14 +9,15 @@ from poisonadmin.messages.domain.outcomes import RECORDED, MemberOutcome
 
 
 class OperationState(StrEnum):
-    """WAITING_FOR_SIGN_OFF: nothing is done before another person consents. HALTED: its canary stopped it,
-    or who asked for it may not decide any more.
+    """WAITING_FOR_SIGN_OFF: nothing is done before another person consents. WAITING_FOR_VERSION: nothing is done before
+    a version of its consumer is seen alive. HALTED: its canary stopped it, or who asked for it may not decide any more.
 
     CANCELLING: nothing more begins; what is under way ends, and the rest waits for a decision again. CANCELLED: that
     is so of every member.
     """
 
     WAITING_FOR_SIGN_OFF = "waiting_for_sign_off"
+    WAITING_FOR_VERSION = "waiting_for_version"
     RUNNING = "running"
     PAUSED = "paused"
     HALTED = "halted"
@@ -33,16 +34,17 @@ class OperationChange(StrEnum):
     CANCEL = "cancel"
 
 
-WAITING, RUNNING, PAUSED, HALTED, CANCELLING, CANCELLED, COMPLETED = OperationState
+WAITING, AWAITING, RUNNING, PAUSED, HALTED, CANCELLING, CANCELLED, COMPLETED = OperationState
 
 # Their operations have not ended.
-OPEN_STATES = (WAITING, RUNNING, PAUSED, HALTED, CANCELLING)
+OPEN_STATES = (WAITING, AWAITING, RUNNING, PAUSED, HALTED, CANCELLING)
 # The states that a tick carries on with, and what each ends in.
 ENDS = {RUNNING: COMPLETED, CANCELLING: CANCELLED}
 CHANGES: dict[OperationChange, tuple[tuple[OperationState, ...], OperationState]] = {
-    OperationChange.PAUSE: ((RUNNING,), PAUSED),
+    OperationChange.PAUSE: ((AWAITING, RUNNING), PAUSED),
+    # One that still waits for a version goes on waiting.
     OperationChange.RESUME: ((PAUSED, HALTED), RUNNING),
-    OperationChange.CANCEL: ((WAITING, RUNNING, PAUSED, HALTED), CANCELLING),
+    OperationChange.CANCEL: ((WAITING, AWAITING, RUNNING, PAUSED, HALTED), CANCELLING),
 }
 
 

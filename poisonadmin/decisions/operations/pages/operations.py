@@ -1,5 +1,6 @@
 """Operations: the list, each with its ledger, and pausing, resuming and cancelling them."""
 
+from datetime import datetime
 from typing import Any
 
 from django.contrib import messages as notes
@@ -16,8 +17,10 @@ from poisonadmin.decisions.operations.commands import operations
 from poisonadmin.decisions.operations.commands.carry_out import principal_of
 from poisonadmin.decisions.operations.commands.operations import record_export
 from poisonadmin.decisions.operations.domain.actions import ACTIONS
+from poisonadmin.decisions.operations.domain.awaited_version import BeginWhen
 from poisonadmin.decisions.operations.domain.lifecycle import OperationChange, OperationState, changes_of
 from poisonadmin.decisions.operations.domain.pace import Pace
+from poisonadmin.decisions.operations.domain.replay import WAIVABLE
 from poisonadmin.decisions.operations.pages.selections import shown_preview
 from poisonadmin.decisions.operations.queries.ledger_report import COLUMNS, ledger_rows
 from poisonadmin.decisions.operations.queries.operations import (
@@ -50,6 +53,7 @@ OUTCOMES: dict[MemberOutcome, str] = {
 }
 STATES: dict[str, str] = {
     OperationState.WAITING_FOR_SIGN_OFF: "Waiting for a sign-off",
+    OperationState.WAITING_FOR_VERSION: "Waiting for a version",
     OperationState.RUNNING: "Running",
     OperationState.PAUSED: "Paused",
     OperationState.HALTED: "Halted",
@@ -95,6 +99,8 @@ def show(request: HttpRequest, principal: Principal, operation_id: int) -> HttpR
         "has_failures": found.ledger.failed_same or found.ledger.failed_new or found.ledger.blacklisted,
         "params": param_lines(found.params),
         "sign_off": SignOffNeeded(**found.sign_off) if found.sign_off else None,
+        "awaited": BeginWhen(**found.begin_when) if found.begin_when else None,
+        "seen_at": datetime.fromisoformat(found.version_seen["at"]) if found.version_seen else None,
     }
     is_live = request.htmx  # type: ignore[attr-defined]
     if is_live and (found.ended_at is not None or found.state != request.GET.get("state")):
@@ -116,9 +122,10 @@ def _review(found: OperationDetail, principal: Principal) -> dict[str, Any]:
     action = ACTIONS[found.action]
     params = {name: given for name, given in found.params.items() if name in action.params}
     pace = Pace(found.rate_per_second, found.canary)
+    waive = found.params.get("waive", WAIVABLE)
     # Whoever may sign reads it whole.
     asker = in_the_clear(principal_of(found))
-    foreseen = preview(selection, action.key, principal=asker, params=params, pace=pace)
+    foreseen = preview(selection, action.key, principal=asker, params=params, pace=pace, waive=waive)
     return shown_preview(foreseen, principal)
 
 

@@ -13,10 +13,13 @@ from django.views.decorators.http import require_POST
 
 from poisonadmin.core.commands.audit import note_payload_reads
 from poisonadmin.core.domain.access import OutOfScope, Permission, Principal
+from poisonadmin.core.domain.errors import InvalidField, PoisonAdminError
 from poisonadmin.decisions.operations.commands import beginning
 from poisonadmin.decisions.operations.domain.actions import ACTIONS, DELIVERING, Action, OperationAction
+from poisonadmin.decisions.operations.domain.awaited_version import BeginWhen, begin_when_of
 from poisonadmin.decisions.operations.domain.pace import UNLIMITED, Pace
 from poisonadmin.decisions.operations.domain.params import InvalidOperation
+from poisonadmin.decisions.operations.domain.replay import WAIVABLE
 from poisonadmin.decisions.operations.queries.preview import (
     TAKEN,
     LeftAlone,
@@ -26,12 +29,14 @@ from poisonadmin.decisions.operations.queries.preview import (
     preview,
 )
 from poisonadmin.decisions.queries import refusals
+from poisonadmin.deployments.domain.consumers import MAX_CONSUMER_CHARS
+from poisonadmin.deployments.domain.versions import MAX_VERSION_CHARS
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.search.domain.filters import narrowing, parse_filter
 from poisonadmin.search.queries.lists import count_messages
 from poisonadmin.search.queries.owners import account_names
 from poisonadmin.search.queries.selections import SelectionRow, arrived_since, get_selection, list_members
-from poisonadmin.web.pages.forms import decimal_number, sentence_of, ticks
+from poisonadmin.web.pages.forms import TextField, decimal_number, sentence_of, ticks
 from poisonadmin.web.pages.params import ParamsForm, field_of, reason_field
 from poisonadmin.web.pages.views import href, page, pager
 
@@ -78,6 +83,10 @@ def _mend(refused: LeftAlone, principal: Principal) -> tuple[str, str | None]:
 COUNTED = 10_000
 
 
+# The boxes that waive a refusal.
+_WAIVES = {f"waive_{code}": code for code in WAIVABLE}
+
+
 class OperationForm(ParamsForm):
     """The form for an action on a selection."""
 
@@ -85,6 +94,25 @@ class OperationForm(ParamsForm):
         "Most deliveries a second", note="On all workers together. Empty: as fast as the destinations take them."
     )
     canary = ticks("Try 1, then 10, then 100 messages first, and halt when they fail again")
+    waive_newer_delivered = ticks(
+        "Deliver also what a newer message has overtaken", "One with the same business key was delivered there."
+    )
+    waive_may_have_been_processed = ticks(
+        "Deliver also what may have been processed already",
+        "A time-out or a lost connection after it was sent, a lost result, or a confirmation says so.",
+    )
+    begin_consumer = TextField(
+        "Begin when this consumer",
+        most=MAX_CONSUMER_CHARS,
+        hint="billing or orders.#",
+        note="Its destination, or the addresses that it consumes. Empty: at once.",
+    )
+    begin_version = TextField(
+        "has this version or a later one",
+        most=MAX_VERSION_CHARS,
+        hint="2.5.0",
+        note="The canary begins by itself once that is seen alive.",
+    )
     break_glass = ticks(
         "Begin without a sign-off",
         "For emergencies. It is marked on the operation for ever, and shown to everybody who signs off.",
@@ -97,7 +125,29 @@ class OperationForm(ParamsForm):
         if not may_break_glass:
             del self.fields["break_glass"]
         if action.key not in DELIVERING:
-            del self.fields["rate_per_second"], self.fields["canary"]
+            for name in ("rate_per_second", "canary", "begin_consumer", "begin_version", *_WAIVES):
+                del self.fields[name]
+
+    def waive(self) -> list[str]:
+        """Return the refusals that do not count."""
+        typed = self.cleaned_data if self.is_bound and self.errors is not None else {}
+        return [code for name, code in _WAIVES.items() if typed.get(name)]
+
+    def field_of(self, error: PoisonAdminError) -> str:
+        """Return the field of an error."""
+        if not isinstance(error, InvalidField | OutOfScope):
+            return ""
+        _, _, waited = error.field.partition("begin_when.")
+        return f"begin_{waited}" if waited else field_of(error)
+
+    def check(self) -> None:
+        """Raise what is wrong with the version that it waits for."""
+        self._begin_when()
+
+    def _begin_when(self) -> BeginWhen | None:
+        typed = self.cleaned_data
+        given = {name: typed.get(f"begin_{name}") for name in ("consumer", "version")}
+        return begin_when_of(given) if any(given.values()) else None
 
     def wanted(self) -> dict[str, Any]:
         """Return the arguments of the command."""
@@ -106,7 +156,10 @@ class OperationForm(ParamsForm):
         return {
             "reason": typed["reason"],
             "terms": beginning.OperationTerms(
-                Pace(typed.get("rate_per_second"), typed.get("canary", False)), typed.get("break_glass", False)
+                Pace(typed.get("rate_per_second"), typed.get("canary", False)),
+                typed.get("break_glass", False),
+                begin_when=self._begin_when(),
+                waive=self.waive(),
             ),
             "until": None if delay is None else timezone.now() + timedelta(seconds=delay),
             "params": self.params(),
@@ -150,14 +203,13 @@ def selection(request: HttpRequest, principal: Principal, selection_id: int) -> 
     found, action, form, foreseen = _asked(request, principal, selection_id)
     if request.method == "POST":
         principal.require(Permission.DECIDE)
-        if form.asked and (foreseen is None or "begin" not in request.POST):
+        if "preview" in request.POST or (form.asked and (foreseen is None or "begin" not in request.POST)):
             form.errors.pop("reason", None)  # it is asked for once it is known what would happen
         elif form.is_valid():
             try:
                 operation_id = beginning.begin(selection_id, action.key, principal=principal, **form.wanted())
-            except InvalidOperation as error:
-                name = field_of(error)
-                form.add_error(name if name in form.fields else None, sentence_of(error))
+            except (InvalidOperation, OutOfScope) as error:
+                form.show(error)
             else:
                 return HttpResponseRedirect(reverse("operations-one", args=[operation_id]))
     context = {
@@ -169,6 +221,7 @@ def selection(request: HttpRequest, principal: Principal, selection_id: int) -> 
         "form": form,
         "params": [form[name] for name in form.asked],
         "fields": _fields(form, foreseen),
+        "has_waives": any(field.name in _WAIVES for field in _fields(form, foreseen)),
         **(shown_preview(foreseen, principal) if foreseen else {}),
     }
     return render(request, "operations/selection.html", context, status=422 if form.errors else 200)
@@ -197,6 +250,8 @@ def _fields(form: OperationForm, foreseen: OperationPreview | None) -> list[Boun
     """Return the fields that are asked for once it is known what would happen."""
     has_limit = foreseen is not None and foreseen.needs_sign_off
     hidden = {*form.asked, *(() if has_limit else ("break_glass",))}
+    refused = {one.code for one in foreseen.refused} if foreseen else set()
+    hidden |= {name for name, code in _WAIVES.items() if code not in refused and code not in form.waive()}
     return [field for field in form.visible_fields() if field.name not in hidden]
 
 
@@ -206,7 +261,7 @@ def _preview(found: SelectionRow, action: Action, form: OperationForm, principal
         return None
     try:
         params = form.params() if form.asked else None
-        return preview(found, action.key, principal=principal, params=params, pace=form.pace())
+        return preview(found, action.key, principal=principal, params=params, pace=form.pace(), waive=form.waive())
     except (InvalidOperation, OutOfScope) as error:
         name = field_of(error)
         form.add_error(name if name in form.fields else None, sentence_of(error))

@@ -26,7 +26,8 @@ _SELECTED = partial(
     """SELECT operation.id, selection_id, action, state, reason, params, rate_per_second, operation.count,
  ids_hash AS hash, canary IS NOT NULL AS canary, walked, changed, halted_why,
  requested_by, requester, patterns, requested_at, state_at, ended_at, sign_off, sign_off_expires_at,
- sign_off_decision, sign_off_by, sign_off_at, sign_off_reason, broke_glass_at, restart_job_id
+ sign_off_decision, sign_off_by, sign_off_at, sign_off_reason, broke_glass_at, restart_job_id,
+ begin_when, version_seen
 FROM operation JOIN selection ON selection.id = selection_id WHERE {where}""",
 )
 _IN_SCOPE = "selection.address_ids <@ {value}::bigint[]"
@@ -73,7 +74,8 @@ class OperationRow:
     `ended_at`: when every member was accounted for. `sign_off`: the limit that it exceeds, null for none: more than
     `above` messages at `match`, it has `count`, and there were `earlier` ones. `sign_off_decision`: consent or refuse,
     of another person. `broke_glass_at`: when an administrator began it without. `restart_job_id`: the restart job whose
-    run it is.
+    run it is. `begin_when`: the `consumer` and its `version` that it waits for, null for none; `version_seen`: the
+    `version`, where it was `seen_in` and when, once that was so.
     """
 
     id: int
@@ -103,6 +105,8 @@ class OperationRow:
     sign_off_reason: str | None
     broke_glass_at: datetime | None
     restart_job_id: int | None
+    begin_when: Mapping[str, Any] | None
+    version_seen: Mapping[str, Any] | None
 
     @property
     def pace_words(self) -> str:

@@ -1,7 +1,7 @@
 """Previews an operation on a selection, with the checks that carrying it out makes."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -14,6 +14,7 @@ from poisonadmin.core.queries.sql import Sql, name, named_sql, raw
 from poisonadmin.decisions.operations.domain.actions import DELIVERING, OperationAction
 from poisonadmin.decisions.operations.domain.pace import UNLIMITED, Deliveries, Duration, Pace, duration
 from poisonadmin.decisions.operations.domain.params import checked_params
+from poisonadmin.decisions.operations.domain.replay import WAIVABLE
 from poisonadmin.decisions.operations.queries.change_preview import ChangePreview, NotChangedCount, preview_change
 from poisonadmin.decisions.queries import refusals
 from poisonadmin.decisions.queries.approval_warnings import ApprovalWarning, approval_warning
@@ -157,13 +158,18 @@ def preview(
     principal: Principal,
     params: Mapping[str, Any] | None = None,
     pace: Pace = UNLIMITED,
+    waive: Sequence[str] = WAIVABLE,
 ) -> OperationPreview:
-    """Return what the action would do. Errors: `NotAllowed`, `InvalidOperation`, `NotFound`, `QueryTooExpensive`."""
+    """Return what the action would do; `waive`: the refusals of domain/replay.py that do not count.
+
+    Errors: `NotAllowed`, `InvalidOperation`, `NotFound`, `QueryTooExpensive`.
+    """
     principal.require(Permission.READ_PAYLOAD if action is OperationAction.PATCH else Permission.READ)
     if action is OperationAction.PATCH:
         refusals.require_in_the_clear(selection.id, principal)
     pace.check(action)
-    values = refusals.values(action, checked_params(action, params), principal)
+    given = checked_params(action, params)
+    values = refusals.values(action, given | {"waive": waive}, principal)
     with bounded(PREVIEW_SECONDS):
         place = name("address" if action is OperationAction.DELIVER_NOW else "back")
         statement = _SORTS(

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -76,6 +76,7 @@ register.filter("count_words", words.count_words)
 register.filter("event_words", words.event_words)
 register.filter("state_words", words.state_words)
 register.filter("refusal_words", words.refusal_words)
+register.filter("evidence_words", words.evidence_words)
 register.filter("outcome_words", words.outcome_words)
 register.filter("outcome_tone", words.outcome_tone)
 register.filter("node_end_words", words.node_end_words)
@@ -133,8 +134,13 @@ def path(text: str) -> dict[str, Any]:
 
 
 @register.inclusion_tag("web/_trend.html")
-def trend(counts: Sequence[int], peak: int | None = None, unit: str = "hour") -> dict[str, Any]:
-    """Draw one bar an hour, or another unit of time, all on the scale of `peak`, or else of the highest."""
+def trend(
+    counts: Sequence[int], peak: int | None = None, unit: str = "hour", marks: Mapping[int, str] | None = None
+) -> dict[str, Any]:
+    """Draw one bar an hour, or another unit of time, all on the scale of `peak`, or else of the highest.
+
+    `marks`: titles of lines, by the place of the bar.
+    """
     peak = max(counts, default=0) if peak is None else peak
     heights = [round(26 * count / peak) if peak and count else 0 for count in counts]
     bars = [
@@ -142,7 +148,8 @@ def trend(counts: Sequence[int], peak: int | None = None, unit: str = "hour") ->
         for position, height in enumerate(heights)
     ]
     label = f"{sum(counts):,} failures in {len(counts)} {unit}s, {counts[-1]:,} in the last one"
-    return {"bars": bars, "width": 5 * len(counts), "label": label}
+    lines = [(5 * place + 2, words) for place, words in (marks or {}).items()]
+    return {"bars": bars, "width": 5 * len(counts), "label": label, "marks": lines}
 
 
 @register.inclusion_tag("web/_tick.html")

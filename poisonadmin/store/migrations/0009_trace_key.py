@@ -42,7 +42,7 @@ _INDEX = "CREATE INDEX body_by_trace ON body (trace_key(headers))"
 
 
 class Migration(migrations.Migration):
-    dependencies = [("store", "0007_masking_rule")]
+    dependencies = [("store", "0008_masking_rule")]
     operations = [
         migrations.RunSQL(_FUNCTION, "DROP FUNCTION trace_key(bytea)"),
         migrations.RunSQL(_INDEX, "DROP INDEX body_by_trace"),

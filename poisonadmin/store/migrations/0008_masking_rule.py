@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("store", "0006_alerts_reach_people"),
+        ("store", "0007_deployments"),
     ]
 
     operations = [
