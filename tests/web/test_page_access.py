@@ -128,6 +128,7 @@ ROUTES = {
     "operations-csv": Expected(EXPORT, OF_AN_ADDRESS),
     "operations-members": Expected(READ, OF_AN_ADDRESS),
     "operations-change": Expected(DECIDE, OF_AN_ADDRESS, "post", {"reason": "r"}, 302),
+    "operations-undo": Expected(DECIDE, OF_AN_ADDRESS, "post", {}, 302),
     "sign_offs": Expected(),
     "sign_offs-decide": Expected(SIGN_OFF, OF_AN_ADDRESS, "post", {"reason": "r", "decision": "consent"}, 302),
     "sign_offs-new": Expected(CONFIGURE),

@@ -67,7 +67,7 @@ class Decided:
     `operations`: the latest operation of those that were refused, where they had one; `returns`: their return address;
     `details`: more of why a change does not apply.
     `handed_back`: those of `changed` that their consumers have back. `awaits`: the operation that would change the rest
-    once another person has signed it off; None where nothing waits.
+    once another person has signed it off; None where nothing waits. `operation`: the one that decided.
     """
 
     event: Event
@@ -78,6 +78,7 @@ class Decided:
     handed_back: tuple[int, ...] = ()
     details: Mapping[int, str | None] = field(default_factory=dict)
     awaits: int | None = None
+    operation: int | None = None
 
 
 class _Locked(NamedTuple):

@@ -26,7 +26,7 @@ from poisonadmin.decisions.commands.refused_decisions import (
     Oversized,
 )
 from poisonadmin.decisions.operations.commands.beginning import decide_on
-from poisonadmin.decisions.operations.domain.actions import ACTIONS, Action
+from poisonadmin.decisions.operations.domain.actions import ACTIONS, DELIVERING, Action, OperationAction
 from poisonadmin.decisions.operations.domain.params import InvalidOperation
 from poisonadmin.decisions.queries.approval_warnings import approval_warnings
 from poisonadmin.decisions.sign_offs.queries import limits_of, sign_off_needed
@@ -38,7 +38,7 @@ from poisonadmin.search.queries.owners import account_names
 from poisonadmin.system.queries.overview import undecided_count
 from poisonadmin.web.pages.forms import sentence_of
 from poisonadmin.web.pages.params import ParamsForm, field_of, reason_field
-from poisonadmin.web.pages.views import back_to, dialog, page
+from poisonadmin.web.pages.views import back_to, dialog, href, page
 from poisonadmin.web.pages.words import SIGN_OFF_NEEDED, refusal_words
 
 MAX_TICKED = 500
@@ -135,7 +135,7 @@ def carry_out(request: HttpRequest, principal: Principal, action: str) -> HttpRe
         name = field_of(error) if isinstance(error, InvalidOperation) else ""
         form.add_error(name if name in form.asked else form.asked[0], sentence_of(error))
         return _dialog(request, principal, chosen, form, 422)
-    _say(request, chosen, decided)
+    _say(request, chosen, decided, form.target)
     return _answer(request, principal, form, decided)
 
 
@@ -179,13 +179,16 @@ def _split(rows: list[MessageRow], *, goes_back: bool) -> list[tuple[tuple[str, 
     return Counter((row.address, target(row), row.group_title or "No failure yet") for row in rows).most_common()
 
 
-def _say(request: HttpRequest, action: Action, decided: Decided) -> None:
+def _say(request: HttpRequest, action: Action, decided: Decided, target: str) -> None:
     count = len(decided.changed)
     if decided.awaits is not None:
         notes.warning(request, SIGN_OFF_NEEDED)
     if count:
         which = f"Message #{decided.changed[0]}" if count == 1 else f"{count} messages"
-        notes.success(request, f"{which} {action.done}.")
+        undo = ""
+        if action.key is OperationAction.FAIL or action.key in DELIVERING:
+            undo = href(reverse("operations-undo", args=[decided.operation]), [("back", target)])
+        notes.success(request, f"{which} {action.done}.", extra_tags=undo)  # the address of its button
     for why, skipped in Counter(decided.refused.values()).most_common():
         which = ", ".join(f"#{message_id}" for message_id, code in decided.refused.items() if code == why)
         shown = which if skipped <= 10 else f"{skipped} messages"

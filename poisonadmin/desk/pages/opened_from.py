@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.rows import QueryTooExpensive
-from poisonadmin.decisions.operations.domain.actions import ACTIONS
+from poisonadmin.decisions.operations.domain.actions import actions_on_lists
 from poisonadmin.search.domain.filters import narrowing, parse_filter
 from poisonadmin.search.queries.lists import list_messages, neighbours
 
@@ -69,5 +69,5 @@ def latest_messages(field: str, value: str, counts: Mapping[str, int], principal
         "query": query,
         "in_list": list_parameter(query),
         "whole_list": f"{reverse('triage')}?{query}",
-        "actions": [action for action in ACTIONS.values() if action.on_lists],
+        "actions": actions_on_lists(given.get("state", ())),
     }

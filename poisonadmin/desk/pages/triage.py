@@ -14,7 +14,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.paging import Count
-from poisonadmin.decisions.operations.domain.actions import ACTIONS
+from poisonadmin.decisions.operations.domain.actions import actions_on_lists
 from poisonadmin.desk.pages import crashed, sets
 from poisonadmin.desk.pages.crashed import CRASHES
 from poisonadmin.desk.pages.opened_from import list_parameter
@@ -144,7 +144,7 @@ def _frame(request: HttpRequest, principal: Principal, by: str) -> dict[str, Any
         "here": href("", pairs(request)),
         "no_filter": href(request.path, _grouped([], by)),
         "search_text": request.GET.get("q", ""),
-        "actions": [action for action in ACTIONS.values() if action.on_lists],
+        "actions": actions_on_lists(request.GET.getlist("state")),
         "max_rows": MAX_ROWS,
     }
 

@@ -114,7 +114,7 @@ def tidied(request: HttpRequest) -> HttpResponse | None:
 
 def back_to(request: HttpRequest, otherwise: str) -> str:
     """Return the page that the form came from, when it is one of ours."""
-    target = request.POST.get("back", "")
+    target = request.POST.get("back") or request.GET.get("back", "")
     allowed = url_has_allowed_host_and_scheme(target, allowed_hosts=None)
     return target if allowed and target.startswith("/") else otherwise
 

@@ -173,7 +173,7 @@ def decide_on(
     kept = _checked(action, reason, UNLIMITED, until, params)
     decided, operation = retried(lambda: _decide_on(ids, action, reason, principal, kept, is_one=is_one, **expected))
     end_where_over(operation.id)
-    return decided
+    return replace(decided, operation=operation.id)
 
 
 def _decide_on(

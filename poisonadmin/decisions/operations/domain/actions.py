@@ -1,6 +1,6 @@
 """The actions that people carry out on messages, on one or on a selection, each declared once with its words."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -173,6 +173,7 @@ ACTIONS: dict[str, Action] = {
             "restored",
             "Will wait for a decision again.",
             "refresh",
+            on_lists=True,
         ),
         Action(
             OperationAction.ASSIGN,
@@ -188,6 +189,17 @@ ACTIONS: dict[str, Action] = {
         ),
     )
 }
+
+
+def actions_on_lists(states: Collection[str]) -> list[Action]:
+    """Return the actions that a list of messages in these states offers; in none: of any state.
+
+    >>> [str(action.key) for action in actions_on_lists(["FAIL"])]
+    ['restore', 'assign']
+    """
+    return [one for one in ACTIONS.values() if one.on_lists and (not states or {*one.starts} & {*states})]
+
+
 # The events of decisions that people and their rules take; who cares for a message is no decision on it.
 DECISION_EVENTS = tuple(
     sorted({str(action.event) for name, action in ACTIONS.items() if name is not OperationAction.ASSIGN})

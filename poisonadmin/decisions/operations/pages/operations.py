@@ -16,7 +16,8 @@ from poisonadmin.core.queries.masking import in_the_clear
 from poisonadmin.decisions.operations.commands import operations
 from poisonadmin.decisions.operations.commands.carry_out import principal_of
 from poisonadmin.decisions.operations.commands.operations import record_export
-from poisonadmin.decisions.operations.domain.actions import ACTIONS
+from poisonadmin.decisions.operations.commands.undoing import can_undo, undo
+from poisonadmin.decisions.operations.domain.actions import ACTIONS, OperationAction
 from poisonadmin.decisions.operations.domain.awaited_version import BeginWhen
 from poisonadmin.decisions.operations.domain.lifecycle import OperationChange, OperationState, changes_of
 from poisonadmin.decisions.operations.domain.pace import Pace
@@ -38,6 +39,7 @@ from poisonadmin.search.queries.selections import get_selection
 from poisonadmin.web.api.attachments import csv_attachment
 from poisonadmin.web.pages.params import param_lines
 from poisonadmin.web.pages.views import NO_REASON, Section, SidebarEntry, back_to, page, pager, reason_of
+from poisonadmin.web.pages.words import SIGN_OFF_NEEDED
 
 OUTCOMES: dict[MemberOutcome, str] = {
     MemberOutcome.DELIVERED: "delivered",
@@ -96,6 +98,7 @@ def show(request: HttpRequest, principal: Principal, operation_id: int) -> HttpR
         else [],
         "running": found.ended_at is None,
         "pace": _pace(found),
+        "can_undo": can_undo(found) and found.action == OperationAction.FAIL,
         "has_failures": found.ledger.failed_same or found.ledger.failed_new or found.ledger.blacklisted,
         "params": param_lines(found.params),
         "sign_off": SignOffNeeded(**found.sign_off) if found.sign_off else None,
@@ -170,6 +173,27 @@ def change(request: HttpRequest, principal: Principal, operation_id: int, what: 
     return HttpResponseRedirect(target)
 
 
+@require_POST
+@page(Permission.DECIDE)
+def take_back(request: HttpRequest, principal: Principal, operation_id: int) -> HttpResponseBase:
+    """Undo what a decision has done, as far as that can be."""
+    target = back_to(request, reverse("operations-one", args=[operation_id]))
+    try:
+        restored = undo(operation_id, principal=principal)
+    except operations.OperationNotChanged as error:
+        notes.error(request, error.detail)
+        return HttpResponseRedirect(target)
+    if restored is None:
+        notes.success(request, "It is taken back: what has not begun waits for a decision again.")
+    elif restored.awaits is not None:
+        notes.warning(request, SIGN_OFF_NEEDED)
+        target = reverse("operations-one", args=[restored.awaits])
+    else:
+        count = len(restored.changed)
+        notes.success(request, f"{count} message{' waits' if count == 1 else 's wait'} for a decision again.")
+    return HttpResponseRedirect(target)
+
+
 def _pace(found: OperationDetail) -> dict[str, Any]:
     """Return how many members a second were accounted for, and the seconds that the rest will take at that pace."""
     until = found.ended_at or timezone.now()
@@ -187,5 +211,6 @@ urlpatterns = [
     path("operations/<int:operation_id>/", show, name="operations-one"),
     path("operations/<int:operation_id>/members.csv", as_csv, name="operations-csv"),
     path("operations/<int:operation_id>/members/<slug:outcome>/", members, name="operations-members"),
+    path("operations/<int:operation_id>/undo/", take_back, name="operations-undo"),
     path("operations/<int:operation_id>/<slug:what>/", change, name="operations-change"),
 ]

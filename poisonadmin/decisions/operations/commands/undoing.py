@@ -1,0 +1,48 @@
+"""Taking a decision back that was a mistake: what has not begun is cancelled, and what was marked FAIL is restored."""
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.decisions.commands.decisions import Decided
+from poisonadmin.decisions.operations.commands.beginning import decide_on
+from poisonadmin.decisions.operations.commands.operations import OperationNotChanged, change
+from poisonadmin.decisions.operations.domain.actions import DELIVERING, OperationAction
+from poisonadmin.decisions.operations.domain.lifecycle import OperationChange
+from poisonadmin.decisions.operations.queries.operations import OperationDetail, get_operation
+
+# As many as can be ticked; of more, another operation restores what was marked.
+MAX_RESTORED = 500
+
+# Whatever somebody has decided on since stays.
+_MARKED = """
+SELECT message.id FROM selection_piece AS piece CROSS JOIN LATERAL unnest(message_ids) AS member (id)
+     JOIN message ON message.id = member.id AND message.state = 'FAIL'
+WHERE piece.selection_id = %s AND (
+    SELECT operation_id FROM history WHERE message_id = message.id AND event <> 'assigned' ORDER BY seq DESC LIMIT 1
+) = %s ORDER BY message.id
+"""
+
+
+def can_undo(operation: OperationDetail) -> bool:
+    """Return whether there may be something that can be taken back."""
+    if operation.action == OperationAction.FAIL:
+        return operation.ended_at is not None and operation.count <= MAX_RESTORED
+    return operation.action in DELIVERING and operation.ended_at is None
+
+
+def undo(operation_id: int, *, principal: Principal) -> Decided | None:
+    """Take an operation back; return what was restored, None where it is being cancelled instead.
+
+    Errors: `NotAllowed`, `NotFound`, `OperationNotChanged`.
+    """
+    principal.require(Permission.DECIDE)
+    found = get_operation(operation_id, principal=principal.as_reader)
+    reason = f"Undo of operation #{operation_id}"
+    if not can_undo(found):
+        raise OperationNotChanged("Nothing of the operation can be taken back any more.")
+    if found.action != OperationAction.FAIL:
+        change(operation_id, OperationChange.CANCEL, reason=reason, principal=principal)
+        return None
+    ids = fetch_values(_MARKED, [found.selection_id, operation_id])
+    if not ids:
+        raise OperationNotChanged("None of its messages is still as the operation has left it.")
+    return decide_on(ids, OperationAction.RESTORE, reason=reason, principal=principal)
