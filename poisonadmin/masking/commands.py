@@ -21,13 +21,13 @@ def save_masking_rule(
     Errors: `NotAllowed`, `NotFound`, `InvalidMaskingRule`, `AlreadyExists`, `PreconditionFailed`.
     """
     principal.require(Permission.CONFIGURE)
+    if rule_id is not None:
+        get_masking_rule(rule_id, principal=principal.as_reader)
     values = vars(checked_rule(fields))
     principal.require_cover(values["match"])
     key: Mapping[str, Any] = {"id": rule_id}
     if rule_id is None:
         key = {name: values[name] for name in ("match", *PARTS)}
-    else:
-        get_masking_rule(rule_id, principal=principal)
     return configured.save(
         MaskingRule,
         key,
