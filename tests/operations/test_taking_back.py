@@ -117,6 +117,19 @@ def test_what_has_failed_and_waited_for_its_next_attempt_has_failed() -> None:
     assert claim_due(tasks=1) is None
 
 
+def test_a_conversation_of_which_a_canary_has_delivered_one_is_ended_again_for_the_others() -> None:
+    ids = ended("c-1", 3)
+    operation = begun(ids, terms=OperationTerms(Pace(has_canary=True)))
+    carry_on()
+    [tried] = Message.objects.filter(state="TBDL").values_list("id", flat=True)
+    assert Conversation.objects.filter(conversation_id="c-1", ended_at__isnull=False).count() == 0
+    deliver([tried])
+    cancel(operation)
+    assert sorted(states(ids)) == ["DLVD", "NDLV", "NDLV"]
+    assert ledger(operation) == {"delivered": 1, "cancelled": 2}
+    assert Conversation.objects.get(conversation_id="c-1").ended_at is not None
+
+
 def test_what_had_begun_on_a_lost_node_has_failed_and_the_rest_of_its_claim_is_cancelled() -> None:
     begun_there, never = take_dead(), take_dead()
     operation = begun([begun_there, never])

@@ -1,8 +1,8 @@
 """Puts back what a cancelled operation had taken away so that its members could be delivered: listed bookmarks, and the
 ends of conversations.
 
-It goes by the members that were taken back. An exclusion stays away where somebody has decided so since: has released
-the bookmark or reopened the conversation again, or has another of its messages delivered.
+It goes by the members that were taken back, or never decided on. An exclusion stays away where somebody has decided so
+since: has released the bookmark or reopened the conversation again, or has another of its messages delivered.
 """
 
 from functools import partial
@@ -29,18 +29,21 @@ WITH lifted AS (
     RETURNING id, former, at
 ), judged AS (
     SELECT former, array_agg(message.id) AS ids,
-           array_agg(message.id) FILTER (WHERE taken_back.is_so) AS taken_back,
+           array_agg(message.id) FILTER (WHERE never_begun.is_so) AS never_begun,
            bool_or({is_changed} OR message.operation_id <> %(operation)s
                    AND (message.state IN ('TBDL', 'DLNG') OR message.operation_id > %(operation)s)) AS is_decided
-    FROM lifted {beside} CROSS JOIN LATERAL (
-        SELECT EXISTS (
-            SELECT FROM history
-            WHERE message_id = message.id AND event = 'operation_cancelled' AND operation_id = %(operation)s) AS is_so
-    ) AS taken_back
-    GROUP BY lifted.id, former HAVING bool_or(taken_back.is_so)
+    FROM lifted {beside} LEFT JOIN LATERAL (
+        SELECT event FROM history
+        WHERE message_id = message.id AND operation_id = %(operation)s ORDER BY seq DESC LIMIT 1
+    ) AS did ON TRUE CROSS JOIN LATERAL (
+        SELECT did.event = 'operation_cancelled' OR did.event IS NULL AND message.state = 'NDLV' AND message.id IN (
+            SELECT unnest(message_ids) FROM operation JOIN selection_piece USING (selection_id)
+            WHERE operation.id = %(operation)s) AS is_so
+    ) AS never_begun
+    GROUP BY lifted.id, former HAVING bool_or(never_begun.is_so)
 ), noted AS (
     UPDATE operation_result SET code = '{decided_since}' FROM judged
-    WHERE is_decided AND operation_id = %(operation)s AND message_id = ANY(taken_back) AND outcome = 'cancelled'
+    WHERE is_decided AND operation_id = %(operation)s AND message_id = ANY(never_begun) AND outcome = 'cancelled'
 )
 SELECT jsonb_agg(DISTINCT former)::text, array_agg(id)
 FROM judged CROSS JOIN LATERAL unnest(ids) AS beside (id) WHERE is_decided IS NOT TRUE
