@@ -6,7 +6,7 @@ from poisonadmin.core.domain.access import Permission
 from poisonadmin.deployments.commands import report_deployment
 from poisonadmin.deployments.domain.consumers import MAX_CONSUMER_CHARS
 from poisonadmin.deployments.domain.versions import MAX_VERSION_CHARS
-from poisonadmin.deployments.queries import DeploymentRow, get_deployment, list_deployments
+from poisonadmin.deployments.queries import DeploymentRow, list_deployments
 from poisonadmin.web.api.contract import PAGE, Moment, Paged, StrictSerializer, Text, contract, text
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView, route
@@ -52,8 +52,7 @@ class DeploymentList(ApiView):
         """
         body = self.body
         row, is_new = report_deployment(body["consumer"], body["version"], principal=self.principal, at=body.get("at"))
-        shown = DEPLOYMENT.render(get_deployment(row.id, principal=self.reader))
-        return Response(shown, status=201 if is_new else 200)
+        return Response(DEPLOYMENT.render(row), status=201 if is_new else 200)
 
 
 urlpatterns = [route("deployments/", DeploymentList, name="api-deployments")]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import columns, fetch, fetch_by_id, fetch_rows, fetch_values, known
+from poisonadmin.core.queries.rows import columns, fetch, fetch_rows, fetch_values
 from poisonadmin.core.queries.scope import destination_names_seen, pattern_regex
 from poisonadmin.core.queries.sql import Sql, all_of
 from poisonadmin.deployments.domain.consumers import SeenIn, is_same_consumer
@@ -46,24 +46,11 @@ def list_deployments(
     return fetch_page(DeploymentRow, _SELECT + Sql("WHERE {which}", which=which), page=window(cursor, limit, _KEY))
 
 
-def get_deployment(deployment_id: int, *, principal: Principal) -> DeploymentRow:
-    """Return a deployment; raise NotFound."""
-    principal.require(Permission.READ)
-    found = fetch_by_id(DeploymentRow, f"{_SELECT} WHERE id = %s", deployment_id)
-    known(found if found and consumer_is_seen(found.consumer, principal) else None, f"deployment {deployment_id}")
-    assert found is not None
-    return found
-
-
-def deployments_since(
-    since: datetime, *, principal: Principal, consumers: Sequence[str] = (), limit: int = MAX_MARKS
-) -> list[DeploymentRow]:
-    """Return the deployments from `since` on, oldest first, the latest `limit`: those of `consumers` where given."""
+def deployments_since(since: datetime, *, principal: Principal, consumers: Sequence[str] = ()) -> list[DeploymentRow]:
+    """Return the deployments from `since` on, oldest first, the latest 50: those of `consumers` where given."""
     which = all_of([_seen(principal, consumers), Sql("deployment.at >= {since}", since=since)])
-    rows = fetch(
-        DeploymentRow, _SELECT + Sql("WHERE {which} ORDER BY at DESC, id DESC LIMIT {n}", which=which, n=limit)
-    )
-    return rows[::-1]
+    latest = Sql("WHERE {which} ORDER BY at DESC, id DESC LIMIT {most}", which=which, most=MAX_MARKS)
+    return fetch(DeploymentRow, _SELECT + latest)[::-1]
 
 
 def consumer_is_seen(consumer: str, principal: Principal) -> bool:

@@ -21,7 +21,7 @@ from poisonadmin.system.commands.housekeeping import clean_up
 from poisonadmin.system.queries.overview import top_groups
 from tests.fixtures.api import Caller, take_dead
 from tests.fixtures.delivery import answer, claim, end_nodes, enqueue, make_destination
-from tests.fixtures.pages import html_of
+from tests.fixtures.pages import html_of, log_in
 from tests.messages.overlap import together
 
 pytestmark = pytest.mark.django_db
@@ -269,3 +269,53 @@ def test_a_group_shows_the_consumer_versions_that_it_was_seen_with(operator: Cal
     assert get_group(group.id, principal=us).versions == ()
     attempts = operator.get(f"messages/{ids[0]}/attempts/").json()["results"]
     assert [attempt["consumer_version"] for attempt in attempts] == ["2.4.1", "2.4.0"]
+
+
+@pytest.mark.parametrize(("grown", "more"), [({"by": 3}, 3), ({"percent": 60}, 3), ({"percent": 1}, 1)])
+def test_a_group_sleeps_until_it_has_grown(group: int, operator: Caller, grown: dict[str, int], more: int) -> None:
+    FailureGroup.objects.update(failures=5)
+    other = FailureGroup.objects.create(
+        fingerprint="e" * 16, version=2, title="t", error_class="c", failures=0, merged_into_id=group
+    )
+    shown = operator.ask("PATCH", f"groups/{group}/", {"snoozed_until_grown": grown}).json()
+    assert shown["snoozed_failures"] == 5 + more
+    # What is merged into it grows with it.
+    for failures in range(more + 1):
+        FailureGroup.objects.filter(id=other.id).update(failures=failures)
+        is_snoozed = failures < more
+        assert len(operator.get("groups/?snoozed=true").json()["results"]) == is_snoozed
+        assert len(operator.get("groups/").json()["results"]) == (not is_snoozed)
+        assert operator.get(f"groups/{group}/").json()["snoozed_failures"] == (5 + more if is_snoozed else None)
+
+
+def test_of_a_day_and_a_growth_the_first_ends_the_snooze(group: int, operator: Caller) -> None:
+    body = {"snoozed_until": tomorrow().isoformat(), "snoozed_until_grown": {"by": 10}}
+    operator.ask("PATCH", f"groups/{group}/", body)
+    assert len(operator.get("groups/?snoozed=true").json()["results"]) == 1
+    Annotation.objects.update(snoozed_until=tomorrow() - timedelta(days=2))
+    assert operator.get("groups/?snoozed=true").json()["results"] == []
+    # Nothing of it is left in the way of another one.
+    operator.ask("PATCH", f"groups/{group}/", {"snoozed_until_grown": {"by": 10}})
+    assert len(operator.get("groups/?snoozed=true").json()["results"]) == 1
+    operator.ask("PATCH", f"groups/{group}/", {"snoozed_until_grown": None})
+    assert operator.get("groups/?snoozed=true").json()["results"] == []
+
+
+@pytest.mark.parametrize("grown", [{}, {"by": 0}, {"by": True}, {"by": 1.5}, {"by": 1, "percent": 1}, {"to": 3}, 5])
+def test_what_is_no_growth_is_refused(group: int, operator: Caller, grown: object) -> None:
+    assert operator.ask("PATCH", f"groups/{group}/", {"snoozed_until_grown": grown}).status_code == 400
+
+
+@pytest.mark.usefixtures("page_settings")
+def test_the_form_takes_a_number_or_a_share(group: int) -> None:
+    browser = log_in("operator")
+    FailureGroup.objects.update(failures=50)
+    form = {"revision": "0", "snoozed_until_grown": "20 %", "note": ""}
+    assert browser.post(f"/groups/{group}/annotation/", form).status_code == 302
+    assert "snoozed until it has 60 failures" in " ".join(browser.get(f"/groups/{group}/").content.decode().split())
+    kept = {"revision": "1", "snoozed_until_grown": "10", "note": "known"}
+    assert browser.post(f"/groups/{group}/annotation/", kept).status_code == 302
+    assert Annotation.objects.get().snoozed_failures == 60
+    refused = browser.post(f"/groups/{group}/annotation/", {"revision": "2", "snoozed_until_grown": "a lot"})
+    assert refused.status_code == 422
+    assert "such as 100" in refused.content.decode()

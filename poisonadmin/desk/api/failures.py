@@ -31,6 +31,7 @@ from poisonadmin.web.api.contract import (
     MAX_REASON_CHARS,
     PAGE,
     Identifier,
+    JsonObject,
     Moment,
     Paged,
     ReasonInput,
@@ -116,6 +117,7 @@ class GroupChange(StrictSerializer):
     ticket_url = Text(required=False, allow_null=True, allow_blank=True, max_length=MAX_URL_CHARS)
     tags = serializers.ListField(child=Text(), required=False, max_length=MAX_TAGS)
     snoozed_until = Moment(required=False, allow_null=True)
+    snoozed_until_grown = JsonObject(required=False, allow_null=True, help_text="`by` failures, or by `percent`.")
 
 
 class GroupsInput(ReasonInput):

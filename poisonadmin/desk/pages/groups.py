@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import NotFound, PoisonAdminError, PreconditionFailed
+from poisonadmin.core.domain.errors import InvalidField, NotFound, PoisonAdminError, PreconditionFailed
 from poisonadmin.core.domain.filter_values import number
 from poisonadmin.desk.pages.opened_from import latest_messages
 from poisonadmin.desk.pages.readable import folded
@@ -40,6 +40,13 @@ def show(request: HttpRequest, principal: Principal, group_id: int) -> HttpRespo
     return _page(request, principal, found)
 
 
+def _growth(text: str) -> dict[str, int]:
+    number, percent, _ = text.replace(" ", "").partition("%")
+    if not (number.isascii() and number.isdigit()):
+        raise InvalidField("snoozed_until_grown", "must be a number such as 100, or a share such as 20 %.")
+    return {"percent" if percent else "by": int(number)}
+
+
 class AnnotationForm(PageForm):
     """Notes, ticket, tags and snooze of a failure group. `revision`: the one that the form changes."""
 
@@ -47,6 +54,13 @@ class AnnotationForm(PageForm):
     owner = forms.ChoiceField(**drawn("Owner", autofocus=True), choices=[])
     snoozed_until = forms.DateField(
         **drawn("Snoozed until", type="date", note="Left out of the lists until this day begins, in UTC."),
+    )
+    snoozed_until_grown = TextField(
+        "Snoozed until it has grown by",
+        read=_growth,
+        write=lambda grown: str(grown["by"]),
+        hint="100 or 20 %",
+        note="Failures from now on, or a share of those that there are. Of this and the day, the first ends it.",
     )
     ticket_url = TextField("Ticket", most=MAX_URL_CHARS, type="url", hint="https://tickets.example.org/OPS-7")
     tags = texts_by_comma("Tags", note="Words, separated by commas.")
@@ -56,6 +70,8 @@ class AnnotationForm(PageForm):
         until = group.snoozed_until
         stored = {name: getattr(group, name) for name in ("revision", "ticket_url", "note")}
         stored |= {"owner": group.owner or "", "tags": list(group.tags)}
+        left = group.snoozed_failures and max(group.snoozed_failures - group.failures, 1)
+        stored |= {"snoozed_until_grown": {"by": left} if left else None}
         super().__init__(data, initial=stored | {"snoozed_until": until and until.astimezone(UTC).date()})
         self.fields["owner"].choices = [("", "Nobody")] + [  # type: ignore[attr-defined]
             (name, name) for name in sorted({*account_names(), *([group.owner] if group.owner else [])})

@@ -14,8 +14,8 @@ WHERE failure_group.id = coalesce(failed.merged_into_id, failed.id)
 RETURNING failure_group.id, one.version
 """
 _WAKE = """
-UPDATE annotation SET snoozed_until = NULL, revision = revision + 1
-WHERE group_id = ANY(%s) AND snoozed_until IS NOT NULL
+UPDATE annotation SET snoozed_until = NULL, snoozed_failures = NULL, revision = revision + 1
+WHERE group_id = ANY(%s) AND (snoozed_until IS NOT NULL OR snoozed_failures IS NOT NULL)
 """
 _CLEAR = """
 UPDATE failure_group SET regressed_at = NULL, regressed_version = NULL

@@ -1,7 +1,8 @@
 """Annotations of failure groups and messages, checked: notes, ticket links, tags and snoozes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 from urllib.parse import urlsplit
 
 from poisonadmin.core.domain.errors import InvalidField
@@ -13,6 +14,7 @@ MAX_TAG_CHARS = 30
 # Of a message, with those that rules have put on it.
 MAX_TAGS_OF_A_MESSAGE = 20
 MAX_SNOOZE = timedelta(days=366)
+MAX_GROWTH = 1_000_000
 
 
 class InvalidAnnotation(InvalidField):
@@ -71,6 +73,22 @@ def checked_tags(tags: Sequence[str]) -> list[str]:
         if not is_word or not 1 <= len(tag) <= MAX_TAG_CHARS:
             raise InvalidAnnotation("tags", f"must be words of 1 to {MAX_TAG_CHARS} characters")
     return found
+
+
+def failures_when(grown: Mapping[str, Any] | None, *, now: int) -> int | None:
+    """Return how many failures a group that has `now` will have when it has grown `by` a number or `percent`.
+
+    None: it is not waited for. Errors: `InvalidAnnotation`.
+
+    >>> failures_when({"by": 100}, now=50), failures_when({"percent": 20}, now=51)
+    (150, 62)
+    """
+    if grown is None:
+        return None
+    kind, value = next(iter(grown.items())) if len(grown) == 1 else ("", None)
+    if kind not in ("by", "percent") or type(value) is not int or not 1 <= value <= MAX_GROWTH:
+        raise InvalidAnnotation("snoozed_until_grown", f"must be by or percent, a whole number up to {MAX_GROWTH:,}")
+    return now + (value if kind == "by" else max(1, -(-now * value // 100)))
 
 
 def checked_snooze(until: datetime | None, *, now: datetime) -> datetime | None:

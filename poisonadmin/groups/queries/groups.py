@@ -53,8 +53,9 @@ _TREND_JOIN = partial(
 @dataclass(frozen=True)
 class StoredGroup:
     """Failures with the same fingerprint, or with fingerprints that are merged: how many, the first and the last, in
-    the reader's scope. `snoozed_until` is None once it is over. `merged_into_id`: the group to look at instead.
-    `regressed_at`: when it failed again on `regressed_version`, which an operation had waited for.
+    the reader's scope. `snoozed_until` and `snoozed_failures`, at which its snooze ends, are None once it is over.
+    `merged_into_id`: the group to look at instead. `regressed_at`: when it failed again on `regressed_version`, which
+    an operation had waited for.
     """
 
     id: int
@@ -72,6 +73,7 @@ class StoredGroup:
     ticket_url: str | None
     tags: Sequence[str]
     snoozed_until: datetime | None
+    snoozed_failures: int | None
     regressed_at: datetime | None
     regressed_version: str | None
     revision: int
@@ -165,6 +167,7 @@ SELECT seen.id, {figure}named.title, named.error_class, named.fingerprint, named
        CASE WHEN named.merged_into_id <> seen.id THEN named.merged_into_id END AS merged_into_id,
        owner.username AS owner, coalesce(said.note, '') AS note, said.ticket_url,
        coalesce(said.tags, '{{}}') AS tags, CASE WHEN {is_snoozed} THEN said.snoozed_until END AS snoozed_until,
+       CASE WHEN {is_snoozed} THEN said.snoozed_failures END AS snoozed_failures,
        named.regressed_at, named.regressed_version,
        coalesce(said.revision, 0) AS revision
 FROM ({seen}) seen JOIN failure_group named ON named.id = seen.named_id

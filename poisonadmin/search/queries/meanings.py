@@ -31,7 +31,14 @@ from poisonadmin.search.queries.owners import NOBODY
 
 # Up to so many messages a free word may name by id before the search walks the messages instead.
 FEW = 20_000
-IS_SNOOZED = Sql("said.snoozed_until > now()")
+# Of what has both, the first ends it. A group has the failures of what is merged into it.
+IS_SNOOZED = Sql(
+    """(said.snoozed_until IS NOT NULL OR said.snoozed_failures IS NOT NULL)
+     AND coalesce(said.snoozed_until > now(), TRUE)
+     AND coalesce(said.snoozed_failures > (
+         SELECT sum(grown.failures) FROM failure_group grown
+         WHERE grown.id = said.group_id OR grown.merged_into_id = said.group_id), TRUE)"""
+)
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from poisonadmin.store.models.constraints import only_values_of
 class Annotation(models.Model):
     """Owner, tags and note of one subject, a message or a failure group, apart from its row, which deliveries change.
 
-    Rules put tags on messages, too. Ticket and snooze are those of groups. `revision` counts the changes that people
-    make; a subject without a row here has revision 0.
+    Rules put tags on messages, too. Ticket and snooze are those of groups; a snooze ends at `snoozed_until`, or when
+    the group has `snoozed_failures`, whichever is first. `revision` counts the changes that people make; a subject
+    without a row here has revision 0.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -30,6 +31,7 @@ class Annotation(models.Model):
     note = models.TextField(db_default="")
     ticket_url = models.TextField(null=True)
     snoozed_until = models.DateTimeField(null=True)
+    snoozed_failures = models.BigIntegerField(null=True)
     revision = models.IntegerField(db_default=0)
 
     class Meta:
