@@ -25,7 +25,8 @@ from poisonadmin.rules.queries import names_before
 from poisonadmin.search.queries.selections import SelectionRow
 from poisonadmin.store.models.lane import AddressStatus
 
-PREVIEW_SECONDS = 60
+# Of a million members; what may be a replay is searched for a message at a time.
+PREVIEW_SECONDS = 150
 # It waits or is under way for another operation.
 TAKEN = "taken"
 _SORTS = partial(
