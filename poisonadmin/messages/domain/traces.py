@@ -13,7 +13,7 @@ PLACEHOLDERS = ("trace_id", "message_id", "conversation_id")
 # More of a header than the longest form has is not looked at.
 _MAX_CHARS = 100
 _NO_TRACE = "0" * 32
-# The function `trace_key` of the database (migration 0008) says the same of stored headers.
+# The function `trace_key` of the database (migration 0009) says the same of stored headers.
 # Sources: W3C Trace Context; openzipkin/b3-propagation; the client libraries of Jaeger.
 _FORMS = {
     "traceparent": re.compile(r"[^-]{2}-([0-9a-f]{32})-[^-]{16}(?:-|\Z)"),
