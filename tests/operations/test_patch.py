@@ -365,7 +365,7 @@ def test_over_the_api_for_a_set_and_for_one(operator: Caller) -> None:
     foreseen = operator.post(f"selections/{selection}/preview/", {"action": "patch", "params": EURO}).json()
     assert (foreseen["accepted"], foreseen["change"]["tried"], foreseen["change"]["is_whole"]) == (2, 2, True)
     asked = {"selection": selection, "action": "patch", "params": EURO, "reason": "r"}
-    assert operator.post("operations/", asked).json()["params"] == EURO
+    assert operator.post("operations/", asked).json()["params"] == EURO | {"waive": []}
     edited = {"payload": '{"id": 7}', "headers": {"set": {"X-By": "kim"}}, "reason": "r"}
     assert operator.post(f"messages/{messages[2]}/patch/", edited).json()["state"] == "TBDL"
     assert operator.get(f"messages/{messages[2]}/payload/").content == b'{"id": 7}'

@@ -6,6 +6,7 @@ import pytest
 
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.intake import Source
+from poisonadmin.store.models.masking import MaskingRule
 from tests.fixtures.api import Caller, take
 
 URL = "https://hooks.example.org/in"
@@ -239,6 +240,7 @@ def test_a_source_is_a_directory_that_may_be_read(path: str, admin: Caller) -> N
 
 
 def test_what_a_source_set_aside_can_be_read_and_downloaded(one_of_each: dict[str, Any], admin: Caller) -> None:
+    MaskingRule.objects.all().delete()  # a line that cannot be read may be of any address
     (row,) = admin.get(f"sources/{one_of_each['source']}/rejected/").json()["results"]
     assert (row["line"], row["code"], row["raw_text"], row["raw_bytes"]) == (3, "invalid_json", "{", 1)
     answer = admin.get(f"sources/rejected/{row['id']}/raw/")

@@ -171,7 +171,8 @@ def test_a_job_finds_the_rows_that_are_read_at_once(make: Make, kind: str, wishe
     assert row.error is None
     table = pq.read_table(files.file_of(row.id, FileFormat.PARQUET))
     assert table.column_names == list(asked.columns)
-    assert [tuple(one.values()) for one in table.to_pylist()] == at_once.rows
+    found = [tuple(one.values()) for one in table.to_pylist()]
+    assert at_once.rows <= found <= rows_at_once(asked, principal=SYSTEM).rows, "ages grow meanwhile"
     assert at_once.is_whole
     assert LongRun.objects.get(kind="report").id == row.id
     assert file_of(row).rows == len(at_once.rows)

@@ -151,4 +151,4 @@ def test_an_administrator_may_begin_a_redirect_without(browser_of: Callable[[str
     admin_browser.post(page, {**MENDED, "reason": "r", "begin": "1", "break_glass": "on"})
     operation = Operation.objects.get()
     assert operation.broke_glass_at is not None
-    assert operation.params == MENDED
+    assert operation.params == MENDED | {"waive": []}

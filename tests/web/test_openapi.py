@@ -38,6 +38,7 @@ CHECKED = [
     checks.unsupported_method,
 ]
 KNOWN_IDS = {
+    "token_id": "account_token",
     "message_id": "undecided",
     "group_id": "group",
     "policy_id": "policy",
@@ -51,7 +52,7 @@ KNOWN_IDS = {
     "alert_rule_id": "alert_rule",
     "alert_delivery_id": "alert_delivery",
 }
-KNOWN_NAMES = {"addresses": "orders.eu", "destinations": "shop", "nodes": "billing-1"}
+KNOWN_NAMES = {"accounts": "clerk", "addresses": "orders.eu", "destinations": "shop", "nodes": "billing-1"}
 
 
 def built_when_called(build: Callable[..., Callable[..., None]], **given: Any) -> Callable[..., None]:

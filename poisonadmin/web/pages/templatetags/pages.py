@@ -14,8 +14,6 @@ from django.template import Context
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.core.domain.access import Permission, roles_with
@@ -211,9 +209,9 @@ def took(started: datetime | None, finished: datetime | None) -> str:
 
 
 @register.simple_tag
-def whoever(permission: str) -> SafeString:
+def whoever(permission: str) -> str:
     """Return the title of a button that the reader may not use: it says which roles may."""
-    return format_html('title="{}"', f"For the role {' or '.join(roles_with(Permission(permission)))}")
+    return f"For the role {' or '.join(roles_with(Permission(permission)))}"
 
 
 @register.filter
