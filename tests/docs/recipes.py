@@ -283,7 +283,7 @@ def stopped_names(*, principal: Principal) -> list[str]:
             "MAX_DESTINATIONS = 500",
             '''
 
-@page(filters=(), sidebar=SidebarEntry(Section.SYSTEM, 60, "Stopped", "ban", "z"))
+@page(filters=(), sidebar=SidebarEntry(Section.SYSTEM, 90, "Stopped", "ban", "z"))
 def show_stopped(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the addresses that are stopped."""
     return render(request, "addresses/stopped.html", {"names": stopped_names(principal=principal)})
@@ -386,7 +386,7 @@ from poisonadmin.core.domain.access import Principal
 from poisonadmin.web.pages.views import Section, SidebarEntry, page
 
 
-@page(filters=(), sidebar=SidebarEntry(Section.SYSTEM, 60, "Holidays", "sun", "z"))
+@page(filters=(), sidebar=SidebarEntry(Section.SYSTEM, 90, "Holidays", "sun", "z"))
 def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the holidays."""
     return HttpResponse("New year")
