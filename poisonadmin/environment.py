@@ -175,6 +175,22 @@ class Environment:
             raise _wrong(name, f"must be one of {', '.join(logging.getLevelNamesMapping())}")
         return value
 
+    def audit_handler(self, name: str) -> dict[str, Any]:
+        """Return the handler of the audit log's lines: `stdout`, or the end of a file that may be moved away."""
+        target = self.text(name)
+        if target in ("", "stdout"):
+            kind = "logging.StreamHandler" if target else "logging.NullHandler"
+            return {"class": kind, "formatter": "bare"} | ({"stream": "ext://sys.stdout"} if target else {})
+        path = Path(target)
+        if not path.is_absolute() or not path.parent.is_dir():
+            raise _wrong(name, "must be stdout, or an absolute path in a directory that exists")
+        return {
+            "class": "logging.handlers.WatchedFileHandler",
+            "formatter": "bare",
+            "filename": str(path),
+            "delay": True,
+        }
+
     def hosts(self, name: str, default: Collection[str]) -> list[str]:
         """Return host names, separated by commas; `.example.org` is every name below."""
         found = self._words(name, default)

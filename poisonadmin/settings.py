@@ -292,10 +292,19 @@ structlog.configure(
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"plain": {"format": "%(levelname)s %(name)s %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain"}},
+    "formatters": {"bare": {"format": "%(message)s"}, "plain": {"format": "%(levelname)s %(name)s %(message)s"}},
+    "handlers": {
+        "audit": env.audit_handler("POISONADMIN_AUDIT_LOG"),
+        "stderr": {"class": "logging.StreamHandler", "formatter": "plain"},
+    },
     "root": {"handlers": ["stderr"], "level": env.level("POISONADMIN_LOG_LEVEL", "INFO")},
     "loggers": {
+        # Its lines go nowhere else, and nothing else goes there.
+        "poisonadmin.audit": {
+            "handlers": ["audit"],
+            "level": "INFO" if env.text("POISONADMIN_AUDIT_LOG") else "CRITICAL",
+            "propagate": False,
+        },
         **{name: {"level": "WARNING"} for name in ("django_structlog", "axes", "py4j")},
         # Anybody can send a host name that is not ours; each would write a stack trace.
         "django.security.DisallowedHost": {"level": "CRITICAL"},

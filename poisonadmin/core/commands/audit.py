@@ -3,17 +3,23 @@
 Payloads are read more often than anything else is done: those that one account reads in a minute make one row.
 """
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import structlog
+from django.conf import settings
 from django.db import connection
 
+from poisonadmin.core.domain import ecs
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.rows import fetch_one
 from poisonadmin.store.models.access import Audit, PayloadRead
+
+# Forbidden, and outside of the caller's scope, where it looks as if there were nothing.
+_REFUSED = (403, 404)
 
 
 def record(
@@ -35,6 +41,18 @@ def record(
         details=dict(details or {}),
         request_id=str(structlog.contextvars.get_contextvars().get("request_id") or "")[:64] or None,
     )
+
+
+def note_refused(request: Any, *, status: int, code: str) -> None:
+    """Write a request that somebody known was refused to the stream of the audit log; strangers could fill it."""
+    # REST framework's `auth` would ask again who this is, and raise again what it has just raised.
+    principal = vars(request).get("principal") or vars(request).get("_auth")
+    if status not in _REFUSED or not isinstance(principal, Principal):
+        return
+    request_id = structlog.contextvars.get_contextvars().get("request_id")
+    refusal = {"method": request.method, "path": request.path, "status": status, "code": code, "request_id": request_id}
+    at = datetime.now(UTC).isoformat()
+    logging.getLogger(ecs.LOGGER).info(ecs.refused_line(at, principal.name, refusal, settings.ENVIRONMENT_NAME))
 
 
 def note_payload_reads(principal: Principal, ids: Iterable[int], object_type: str = "message") -> None:

@@ -14,6 +14,7 @@ from psycopg_pool import PoolTimeout
 from rest_framework import exceptions
 from rest_framework.response import Response
 
+from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.web.api.rendering import to_json
 
@@ -91,6 +92,7 @@ def problem_response(error: Exception, context: Mapping[str, Any]) -> Response:
     status, code, detail, more = _described(error)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         logger.error("%s %s failed", request.method, request.path, exc_info=error)
+    audit.note_refused(context["request"], status=status, code=code)
     content = problem(request, status=status, code=code, detail=detail, **more)
     return Response(content, status=status, content_type=MEDIA_TYPE, headers=_HEADERS.get(status))
 

@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
 
+from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.errors import PoisonAdminError
 
 
@@ -62,6 +63,7 @@ _BY_STATUS = {403: FORBIDDEN, 404: NOT_FOUND, 409: STALE, 410: GONE, 412: STALE}
 
 def error_page(request: HttpRequest, error: PoisonAdminError) -> HttpResponse:
     """Render an error of ours, with its status and code."""
+    audit.note_refused(request, status=error.status, code=error.code)
     return advice_page(request, _BY_STATUS.get(error.status, INVALID), error.detail, error.status, error.code)
 
 
