@@ -16,7 +16,7 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands import locks
 from poisonadmin.core.domain.locks import Lock
-from poisonadmin.core.queries.sql import named_sql
+from poisonadmin.core.queries.sql import named_sql, raw
 from poisonadmin.messages.commands.admission import refuse_excluded
 from poisonadmin.messages.commands.schedule import IS_HELD
 
@@ -61,6 +61,9 @@ WHERE message.id = arrived.id AND message.state = 'TBDL' RETURNING lane.id
 
 _LOCK_LANES = "SELECT id FROM lane WHERE id = ANY(%(lanes)s) ORDER BY id FOR NO KEY UPDATE"
 
+# OFFSET 0: else the planner may walk all messages in the order of their ids for the first ones of each conversation.
+_SAME_CONVERSATION = raw("SELECT id FROM envelope WHERE conversation_id = lane.conversation_id OFFSET 0")
+
 # On an address that is ordered no longer a conversation's lane is one like any other, until it is empty. The head is
 # looked for among all messages of the conversation on this address, wherever they wait: a predecessor that
 # was approved, or is tried alone as a candidate, holds the others too.
@@ -73,9 +76,8 @@ WITH looked_at AS (
                 WHEN head.may_begin AND head.lane_id = lane.id THEN head.due_at END AS next_due
     FROM lane JOIN address ON address.id = lane.address_id LEFT JOIN LATERAL (
         SELECT message.id, message.due_at, message.lane_id, message.state = 'TBDL' AND NOT {is_held} AS may_begin
-        FROM envelope JOIN message ON message.id = envelope.id
-        WHERE envelope.conversation_id = lane.conversation_id AND message.address_id = lane.address_id
-          AND message.state IN ('TBDL', 'DLNG', 'NDLV')
+        FROM ({same}) AS same JOIN message USING (id)
+        WHERE message.address_id = lane.address_id AND message.state IN ('TBDL', 'DLNG', 'NDLV')
         ORDER BY message.id LIMIT 1
     ) AS head ON TRUE
     WHERE lane.id = ANY(%(lanes)s)
@@ -85,6 +87,7 @@ FROM looked_at WHERE lane.id = looked_at.id
   AND (lane.head_id, lane.next_due) IS DISTINCT FROM (looked_at.head_id, looked_at.next_due)
 """,
     is_held=IS_HELD,
+    same=_SAME_CONVERSATION,
 )
 
 # Lanes whose head is no longer what it was when it was looked at.
@@ -115,9 +118,8 @@ FROM lane CROSS JOIN LATERAL (
         SELECT id, bool_and(may_follow) OVER (ORDER BY id) AS may_follow FROM (
             SELECT message.id, message.state = 'TBDL' AND message.due_at <= now() AND message.lane_id = lane.id
                        AND (message.expires_at IS NULL OR message.expires_at > now()) AND NOT {is_held} AS may_follow
-            FROM envelope JOIN message ON message.id = envelope.id
-            WHERE envelope.conversation_id = lane.conversation_id AND message.address_id = lane.address_id
-              AND message.state IN ('TBDL', 'DLNG', 'NDLV')
+            FROM ({same}) AS same JOIN message USING (id)
+            WHERE message.address_id = lane.address_id AND message.state IN ('TBDL', 'DLNG', 'NDLV')
             ORDER BY message.id LIMIT %(run)s
         ) AS undelivered
     ) AS followed WHERE may_follow
@@ -125,6 +127,7 @@ FROM lane CROSS JOIN LATERAL (
 WHERE lane.id = ANY(%(lanes)s) AND lane.conversation_id IS NOT NULL AND run.ids IS NOT NULL
 """,
     is_held=IS_HELD,
+    same=_SAME_CONVERSATION,
 )
 
 _LOCK = """
