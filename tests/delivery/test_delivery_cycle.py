@@ -246,6 +246,7 @@ def test_a_rate_reserves_slots_and_takes_no_more_than_start_within_a_second(dest
     assert claim_due(tasks=2) is None
 
 
+@pytest.mark.django_db(transaction=True)
 def test_the_slots_of_two_claims_never_overlap_and_a_few_have_a_while_to_be_begun_in(destination: str) -> None:
     Destination.objects.update(max_rate_per_second=1000, next_slot="2020-01-01T00:00:00Z")
     first = enqueue(2)
@@ -253,7 +254,7 @@ def test_the_slots_of_two_claims_never_overlap_and_a_few_have_a_while_to_be_begu
     second = enqueue(2)
     claim()
     starts = dict(Message.objects.values_list("id", "start_at"))
-    assert starts[second[0]] - starts[first[0]] == timedelta(seconds=0.25)
+    assert starts[second[0]] - starts[first[0]] >= timedelta(seconds=0.25)
     assert starts[second[1]] - starts[second[0]] == timedelta(seconds=slot_distance(1000))
 
 

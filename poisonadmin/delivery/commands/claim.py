@@ -113,9 +113,11 @@ VALUES (now() + %(lease)s * interval '1 s', %(shards)s, 0, %(isolation)s, '{}') 
 
 # A message's place among the ids gives its shard and its slot: so the update needs no join, and walks the index once.
 _PLACE = raw("width_bucket(message.id, (SELECT ids FROM dealt))")
-# As delivery/domain/claim_plan.py says.
+# As delivery/domain/claim_plan.py says. Counted from the beginning of the transaction, the slots of a claim that takes
+# long would be over before anything can begin in them.
 _FIRST_SLOT = named_sql(
-    "now() + CASE WHEN (SELECT is_isolation FROM claim WHERE id = %(claim)s) THEN 0 ELSE {lead} END * interval '1 s'",
+    """statement_timestamp()
+       + CASE WHEN (SELECT is_isolation FROM claim WHERE id = %(claim)s) THEN 0 ELSE {lead} END * interval '1 s'""",
     lead=LEAD_SECONDS,
 )
 _END_OF_SLOTS = named_sql(
