@@ -14,6 +14,8 @@ from pytest_django import Settings
 from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
 from poisonadmin.desk.queries.detail import get_message
 from poisonadmin.desk.queries.related import SHOWN_AROUND, around, list_related
+from poisonadmin.masking.commands import save_masking_rule
+from poisonadmin.masking.domain import MaskingRuleFields
 from poisonadmin.messages.domain.traces import parse_links, trace_id, trace_key
 from tests.fixtures.api import Caller, take
 from tests.fixtures.pages import html_of
@@ -125,3 +127,16 @@ def test_the_page_has_the_timeline_and_escaped_links(browser_of: Callable[[str],
     assert re.findall(r'href="([^"]*)"', timeline) == [f"/messages/{other}/"]
     assert f'href="/messages/{other}/"' in html_of(browser_of("viewer").get(f"/messages/{one}/related/"))
     assert 'id="related"' not in html_of(browser_of("viewer").get(f"/messages/{take('orders.eu')}/"))
+
+
+@pytest.mark.parametrize("asked", ["orders.eu", "hidden.eu"])
+def test_a_trace_that_is_masked_leads_to_nothing_and_is_not_found(asked: str) -> None:
+    """Else who may not read it could learn it from any message of his own."""
+    ids = {address: take(address, headers=PARENT) for address in ("orders.eu", "hidden.eu")}
+    reader = principal("pat", Role.OPERATOR)
+    assert len(list_related(ids[asked], principal=reader).results) == 2
+    fields = MaskingRuleFields(match="hidden.#", header="traceparent", allowed_roles=["admin"])
+    save_masking_rule(fields, principal=SYSTEM)
+    for role, found in ((Role.OPERATOR, []), (Role.ADMIN, sorted(ids.values()))):
+        shown = list_related(ids[asked], principal=principal("pat", role)).results
+        assert [row.id for row in shown if row.id != ids[asked] or role is Role.ADMIN] == found

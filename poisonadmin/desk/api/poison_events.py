@@ -25,6 +25,8 @@ from poisonadmin.core.commands import authentication
 from poisonadmin.core.commands.authentication import principal_of_user
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
+from poisonadmin.core.domain.masking import Masks
+from poisonadmin.core.queries.masking import masks_of
 from poisonadmin.poison_list.queries.entries import listed_now
 from poisonadmin.poison_list.queries.feed import EntryChange, Feed, Sign
 from poisonadmin.web.api.authentication import SCHEME
@@ -142,18 +144,19 @@ class PoisonEvents(ApiView):
         source = self.query["source"]
         if not self.principal.sees(source):
             raise NotFound(f"There is no poison source {source}.")
+        masks = masks_of(self.principal).at(source)
         if not isinstance(self.request._request, ASGIRequest):  # noqa: SLF001
             # Elsewhere a stream would hold a thread: the list as it is, and the end.
-            chunks = [_written([*listed_now(source)]), _written(Sign.LOADED)]
+            chunks = [_written([*listed_now(source)], masks), _written(Sign.LOADED, masks)]
             return StreamingHttpResponse(chunks, content_type=EVENT_STREAM, headers=_HEADERS)
         asker = _asker(self.request)
-        answer = EventStream(_events(asker, source), asker if isinstance(asker, str) else asker[0])
+        answer = EventStream(_events(asker, source, masks), asker if isinstance(asker, str) else asker[0])
         # The stream may last for days, and the pool's connection is others' meanwhile.
         connection.close()
         return answer
 
 
-async def _events(asker: _Asker, source: str) -> AsyncGenerator[bytes]:
+async def _events(asker: _Asker, source: str, masks: Masks) -> AsyncGenerator[bytes]:
     checked_at = time.monotonic()
     # The headers are on their way only with the first bytes.
     yield b": the poison list\n\n"
@@ -161,19 +164,21 @@ async def _events(asker: _Asker, source: str) -> AsyncGenerator[bytes]:
         async with contextlib.aclosing(_feed_of_this_process().follow(source)) as followed:
             async for one in followed:
                 if one is not Sign.REVOKED:
-                    yield _written(one)
+                    yield _written(one, masks)
                 if one is Sign.REVOKED or time.monotonic() - checked_at >= RECHECK_SECONDS:
                     checked_at = time.monotonic()
-                    if not await sync_to_async(_may_still, thread_sensitive=False)(asker, source):
+                    still = await sync_to_async(_masks_now, thread_sensitive=False)(asker, source)
+                    if still is None:
                         return
+                    masks = still
 
 
-def _written(one: list[EntryChange] | Sign) -> bytes:
+def _written(one: list[EntryChange] | Sign, masks: Masks) -> bytes:
     if one is Sign.QUIET:
         return b": quiet\n\n"
     if isinstance(one, Sign):
         return b"event: loaded\ndata: {}\n\n"
-    return b"".join(_event(entry) for entry in one)
+    return b"".join(_event(masks.row(entry)) for entry in one)
 
 
 def _event(entry: EntryChange) -> bytes:
@@ -190,15 +195,17 @@ def _asker(request: Request) -> _Asker:
     return request.user.get_username(), request.session.session_key
 
 
-def _may_still(asker: _Asker, source: str) -> bool:
-    """Return whether who opened the stream may still read it; ask the database for it."""
+def _masks_now(asker: _Asker, source: str) -> Masks | None:
+    """Return what is masked for who opened the stream, None when he may read it no more; ask the database for it."""
     try:
         principal = _principal_now(asker)
+        if principal is None or not principal.may(Permission.INGEST) or not principal.sees(source):
+            return None
+        return masks_of(principal).at(source)
     except DatabaseError:
-        return False
+        return None
     finally:
         connection.close()
-    return principal is not None and principal.may(Permission.INGEST) and principal.sees(source)
 
 
 def _principal_now(asker: _Asker) -> Principal | None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.queries.masking import clear_of_masks
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, Window, count_rows, window
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch
 from poisonadmin.core.queries.scope import scope_condition
@@ -67,7 +68,7 @@ def around(message: MessageDetail, *, principal: Principal) -> Around:
 
 def _page(message: MessageDetail, principal: Principal, page: Window) -> Page[RelatedRow]:
     principal.require(Permission.READ)
-    # From what the reader is shown of the message: what is masked there leads nowhere.
+    # From what the reader is shown of the message, and of the others: what is masked leads nowhere, nor is it found.
     trace = trace_id(message.headers)
     scope = scope_condition(principal)
     branches = []
@@ -84,9 +85,10 @@ def _page(message: MessageDetail, principal: Principal, page: Window) -> Page[Re
         branches.append(
             Sql(
                 """SELECT m.id, FALSE AS in_conversation, TRUE AS in_trace FROM body b JOIN message m ON m.id = b.id
-                WHERE trace_key(b.headers) = {key} AND {scope}""",
+                WHERE trace_key(b.headers) = {key} AND {scope} AND {clear}""",
                 key=trace_key(trace),
                 scope=scope,
+                clear=clear_of_masks(principal, "m.address_id", "m.original_address_id"),
             )
         )
     if not branches:
