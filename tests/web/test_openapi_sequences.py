@@ -13,7 +13,7 @@ from schemathesis import Response
 from schemathesis.generation.stateful.state_machine import StepInput, StepOutput
 
 from tests.fixtures.api import ROLES, caller_of
-from tests.web.test_openapi import CHECKED, kept_connection, point_at_something, schema
+from tests.web.test_openapi import CHECKED, KNOWN_NAMES, kept_connection, point_at_something, schema
 
 STEPS = 25
 SEQUENCES = 8
@@ -57,6 +57,9 @@ def test_no_sequence_of_requests_breaks_the_api(role: str, one_of_each: dict[str
         def step(self, input: StepInput) -> StepOutput:  # noqa: A002  (the name of the class above)
             if not input.is_applied:
                 point_at_something(input.case, one_of_each)
+            elif input.case.path_parameters.get("name") == role:
+                # Who revokes his own token or closes his own account gets 401 from then on.
+                input.case.path_parameters["name"] = KNOWN_NAMES["accounts"]
             made = super().step(input)
             if input.is_applied:
                 followed.add(made.response.status_code)
