@@ -69,7 +69,7 @@ def test_a_conflict_keeps_what_was_typed_and_leads_out(visit: Visit) -> None:
     assert violations(page) == []
     with page.context.expect_page() as other:
         page.get_by_role("link", name="See the current state").click()
-    expect(other.value.locator("[name='setting.redelivery_delay']")).to_have_value("5")
+    expect(other.value.locator("[name='setting.redelivery_delay']")).to_have_value("5 ms")
     page.get_by_role("button", name="Save").click()
     page.wait_for_url("**/policies/")
     assert PolicyRow.objects.get().settings == {"redelivery_delay": 9}

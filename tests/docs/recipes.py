@@ -187,7 +187,7 @@ from poisonadmin.policies.domain.settings import SETTINGS
 from poisonadmin.policies.domain.resolution import values_in_force
 resolved = resolve([PolicySpec("orders.#", settings={"longest_outage": 5})], "orders.eu")
 assert resolved.policy.longest_outage == 5
-assert SETTINGS["longest_outage"].input == "number"
+assert SETTINGS["longest_outage"].input == "duration"
 shown = {value.name: value.text for section in values_in_force(resolved) for value in section.values}
 assert shown["longest_outage"] == "5 ms"
 """,

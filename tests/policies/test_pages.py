@@ -24,8 +24,9 @@ def test_only_what_is_filled_in_is_set(admin: Client, orders_destination: None) 
             "match": "invoices.#",
             "preset": "artemis",
             "destination": "shop",
-            "setting.redelivery_delay": "1500",
+            "setting.redelivery_delay": "1 min 1.5s",
             "setting.redelivery_delay_multiplier": "1.5",
+            "setting.redelivery_collision_avoidance_factor": "15 %",
             "setting.ordered": "true",
             "setting.on_exhausted": "park",
             "setting.business_keys": "order.id, customer.id",
@@ -36,14 +37,16 @@ def test_only_what_is_filled_in_is_set(admin: Client, orders_destination: None) 
     row = PolicyRow.objects.get(match="invoices.#")
     assert (row.preset, row.destination.name if row.destination else None, row.version) == ("artemis", "shop", 1)
     assert row.settings == {
-        "redelivery_delay": 1500,
+        "redelivery_delay": 61_500,
         "redelivery_delay_multiplier": 1.5,
+        "redelivery_collision_avoidance_factor": 0.15,
         "ordered": True,
         "on_exhausted": "park",
         "business_keys": ["order.id", "customer.id"],
     }
     text = html_of(admin.get(f"/policies/{row.id}/"))
-    assert 'name="setting.redelivery_delay" value="1500"' in text
+    assert 'name="setting.redelivery_delay" value="1 min 1.5 s"' in text
+    assert 'name="setting.redelivery_collision_avoidance_factor" value="15 %"' in text
     assert 'value="order.id, customer.id"' in text
 
 

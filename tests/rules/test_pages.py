@@ -118,7 +118,7 @@ def test_a_failure_rule_has_a_form_of_its_own(admin: Client) -> None:
         ("json", "$.a.. present", "Line 1: "),
         ("violates", "{", "JSON"),
         ("violates", '{"$ref": "http://example.com/"}', "leads out"),
-        ("expires_within_ms", "soon", "whole number"),
+        ("expires_within_ms", "soon", "such as 90s"),
         ("ends_at", "tomorrow", "ends_at"),
         ("do", "explode", "Must be one of reject,"),
         ("do_address", "#", "is not an address"),

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from poisonadmin.core.domain.addresses import InvalidAddress, validate_address
+from poisonadmin.core.domain.durations import duration
 from poisonadmin.core.domain.settings import (
     Check,
     InvalidValue,
@@ -125,14 +126,15 @@ _SOURCE = named(
     verify_tls=_VERIFY_TLS,
 )
 _DESTINATION = named(
-    confirm_within_ms=number(
-        "Consumer confirms within (ms)",
-        whole(1000, 31 * 86_400_000 - 1),
+    confirm_within_ms=duration(
+        "Consumer confirms within",
+        1000,
+        31 * 86_400_000 - 1,
         default=None,
         hint="no confirmation is expected",
         note="After this time the message counts as unconfirmed.",
     ),
-    timeout_ms=number("Broker confirms within (ms)", whole(100, 300_000), default=30_000),
+    timeout_ms=duration("Broker confirms within", 100, 300_000, default=30_000),
     batch=number("Messages per batch", whole(1, 5000), default=500),
     concurrency=number("Connections", whole(1, 16), default=2),
     verify_tls=_VERIFY_TLS,

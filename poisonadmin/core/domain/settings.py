@@ -34,6 +34,7 @@ class InputKind(StrEnum):
     TEXT = "text"
     NUMBER = "number"
     DECIMAL = "decimal"
+    DURATION = "duration"
     CHOICE = "choice"
     SWITCH = "switch"
     LINES = "lines"

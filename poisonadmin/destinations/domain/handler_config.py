@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from poisonadmin.core.domain import settings
+from poisonadmin.core.domain.durations import duration
 from poisonadmin.core.domain.settings import InvalidValue, checked_config, fraction, whole
 from poisonadmin.destinations.domain.http_config import InvalidDestination
 
@@ -100,7 +101,7 @@ HANDLER = settings.named(
     ),
     memory_mb=settings.number("Memory of a sandbox (MB)", whole(32, 65_536, " megabytes"), default=512),
     cpu_seconds=settings.decimal("Processor time per message (s)", fraction(0.1, 3600.0, " seconds"), default=30.0),
-    timeout_ms=settings.number("Time per message (ms)", whole(100, 3_600_000, " milliseconds"), default=30_000),
+    timeout_ms=duration("Time per message", 100, 3_600_000, default=30_000),
     concurrency=settings.number("Sandboxes at once", whole(1, 64, " sandboxes"), default=2),
 )
 DEFAULTS: dict[str, Any] = {setting.name: setting.default for setting in HANDLER[1:]}

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from poisonadmin.core.domain import settings
+from poisonadmin.core.domain.durations import duration
 from poisonadmin.core.domain.errors import InvalidField
 from poisonadmin.core.domain.settings import InvalidValue, checked_config, flag, one_of, whole
 from poisonadmin.core.domain.ssrf import NetworkGuard, odd_spelling
@@ -232,7 +233,7 @@ HTTP = settings.named(
     url=settings.text("URL", validate_url, most=MAX_URL_CHARS, is_guarded=True, hint="https://hooks.example.org/in"),
     method=settings.choice("Method", _method, default="POST", words={one: one for one in METHODS}),
     headers=settings.other(check=validate_headers, default={}),
-    timeout_ms=settings.number("Answer within (ms)", whole(100, 300_000, " milliseconds"), default=30_000),
+    timeout_ms=duration("Answer within", 100, 300_000, default=30_000),
     concurrency=settings.number("Requests at once", whole(1, 512), default=64),
     verify_tls=settings.switch("Verify the server’s certificate", flag, default=True),
     copy_headers=settings.other(check=_copy_headers, default=list(COPIED_BY_DEFAULT)),

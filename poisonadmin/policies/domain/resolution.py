@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 from poisonadmin.core.domain.addresses import ANY_WORDS, ONE_WORD, PatternIndex, specificity, validate_pattern
+from poisonadmin.core.domain.durations import written
+from poisonadmin.core.domain.settings import InputKind
 from poisonadmin.policies.domain.policy import BUILT_IN, BUILT_IN_PATTERN, Policy, preset
 from poisonadmin.policies.domain.settings import SECTIONS, SETTINGS, validate_settings
 
@@ -184,7 +186,7 @@ def shown(name: str, value: object) -> str:
     """Return a setting's value as pages show it.
 
     >>> shown("redelivery_delay", 5000), shown("ordered", True), shown("keep_failed_days", None)
-    ('5000 ms', 'yes', 'never')
+    ('5 s', 'yes', 'never')
     """
     one = SETTINGS[name]
     if value is None and one.hint:
@@ -197,6 +199,8 @@ def shown(name: str, value: object) -> str:
         return "unlimited"
     if isinstance(value, tuple | list):
         return ", ".join(str(item) for item in value)
+    if isinstance(value, int) and one.input is InputKind.DURATION:
+        return written(value)
     if isinstance(value, float):
         return f"{value:g}"
     return f"{value}{one.unit}"

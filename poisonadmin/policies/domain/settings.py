@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from poisonadmin.core.domain import settings
+from poisonadmin.core.domain import durations, settings
 from poisonadmin.core.domain.addresses import validate_address
 from poisonadmin.core.domain.errors import InvalidField, PoisonAdminError, all_checked
 from poisonadmin.core.domain.settings import Bounds, InvalidValue, Setting, of_field, one_of, within
@@ -76,9 +76,10 @@ def _decimal(low: float, high: float) -> Any:
     return settings.decimal(check=lambda value: float(bounds(value)))
 
 
-def _one_of(values: type[StrEnum]) -> Any:
+def _one_of(values: type[StrEnum], words: Mapping[str, str] | None = None) -> Any:
     known = one_of(values, ".")
-    return settings.choice(check=lambda value: values(known(value)), words={str(one): str(one) for one in values})
+    named = words or {str(one): str(one) for one in values}
+    return settings.choice(check=lambda value: values(known(value)), words=named)
 
 
 def _boolean(value: object) -> bool:
@@ -131,8 +132,15 @@ def _business_keys(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
+_ENDS: dict[str, str] = {
+    OnExhausted.PARK: "an administrator decides",
+    OnExhausted.DISCARD: "give it up",
+    OnExhausted.STAY: "keep trying",
+    OnExhausted.END_CONVERSATION: "end its conversation",
+    OnExhausted.LIST: "put it on the poison list",
+}
 _FLAG = settings.switch(check=_boolean)
-_DELAY = settings.number(check=within(0, MAX_DELAY_MS), unit=" ms")
+_DELAY = durations.duration("", 0, MAX_DELAY_MS)
 _COUNT = settings.number(check=within(0, MAX_COUNT))
 _DAYS = settings.number(check=within(0, MAX_KEPT_DAYS), default=None, hint="never")
 _ADDRESS = settings.text(check=_address, default=None)
@@ -149,7 +157,7 @@ SECTIONS: dict[str, dict[str, Setting]] = {
         "max_delivery_attempts": settings.number(check=_attempts),
         "crashes_count_as_failures": _FLAG,
         "rollbacks_count_as_failures": _FLAG,
-        "on_exhausted": _one_of(OnExhausted),
+        "on_exhausted": _one_of(OnExhausted, _ENDS),
     },
     "Dead letters": {
         "dead_letter_address": _ADDRESS,

@@ -6,18 +6,30 @@ from typing import Any
 from django import forms
 
 from poisonadmin.core.domain.addresses import MAX_ADDRESS_CHARS, InvalidAddress
+from poisonadmin.core.domain.durations import written
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.domain.settings import InputKind, Setting
 from poisonadmin.policies.commands import checked_policy
+from poisonadmin.policies.domain.in_words import in_words
 from poisonadmin.policies.domain.policy import BUILT_IN_PATTERN, PRESETS, UnknownPreset
 from poisonadmin.policies.domain.resolution import PolicySpec
 from poisonadmin.policies.domain.settings import SECTIONS, SETTINGS
+from poisonadmin.policies.domain.warnings import warnings
 from poisonadmin.policies.queries import MAX_PREVIEW, PolicyView
-from poisonadmin.web.pages.forms import StoredForm, TextField, texts_by_comma, whole_number
+from poisonadmin.web.pages.forms import StoredForm, TextField, texts_by_comma, typed_duration, whole_number
 
 PREVIEWED = 12
 _SETTING = "setting."
+# The settings of the sentence, which most policies consist of.
+SENTENCE = (
+    "max_delivery_attempts",
+    "redelivery_delay",
+    "redelivery_delay_multiplier",
+    "max_redelivery_delay",
+    "redelivery_collision_avoidance_factor",
+    "on_exhausted",
+)
 # What is typed, and shown, for null; an empty field inherits.
 _NULL = "none"
 _YES_NO = [("", "inherit"), ("true", "yes"), ("false", "no")]
@@ -57,11 +69,23 @@ class PolicyForm(StoredForm):
         settings = {name: _NULL if value is None else value for name, value in row.settings.items()}
         return super().initial_of(row) | {_SETTING + name: value for name, value in settings.items()}
 
+    def sentence(self) -> dict[str, forms.BoundField]:
+        """Return the fields of the sentence by their settings' names."""
+        return {name: self[_SETTING + name] for name in SENTENCE}
+
+    def presets(self) -> list[tuple[str, str, tuple[str, ...]]]:
+        """Return the presets, each with what it does and its warnings."""
+        return [(name, in_words(policy), warnings(policy)) for name, policy in PRESETS.items()]
+
+    def sets_more(self) -> bool:
+        """Return whether anything is filled in that is not in the sentence."""
+        return any(is_set for _, _, is_set in self.setting_sections())
+
     def setting_sections(self) -> list[tuple[str, list[forms.BoundField], bool]]:
-        """Return the fields of the settings by section, and whether one of them is filled in."""
+        """Return the fields of the settings that are not in the sentence by section, and whether one is filled in."""
         found = []
         for title, section in SECTIONS.items():
-            fields = [self[_SETTING + name] for name in section]
+            fields = [self[_SETTING + name] for name in section if name not in SENTENCE]
             found.append((title, fields, any(field.value() not in (None, "") for field in fields)))
         return found
 
@@ -107,25 +131,39 @@ class SimulatorForm(PolicyForm):
 
 
 def _field(name: str, setting: Setting) -> TextField:
-    label = f"{name} (ms)" if setting.unit == " ms" else name
+    shown: dict[str, Any] = {"hint": f"inherit; {_NULL}: {setting.hint}" if setting.hint else "inherit"}
+    if name in SENTENCE:
+        shown = {"hint": "inherit", "aria-label": name.replace("_", " ")}
     match setting.input:
+        case InputKind.DURATION:
+            return TextField(name, read=_duration, write=written, **shown)
         case InputKind.SWITCH:
-            return TextField(label, read="true".__eq__, write=lambda value: str(value).lower(), choices=_YES_NO)
+            return TextField(name, read="true".__eq__, write=lambda value: str(value).lower(), choices=_YES_NO)
         case InputKind.CHOICE:
-            return TextField(label, choices=[("", "inherit"), *setting.choices.items()])
+            return TextField(name, choices=[("", "inherit"), *setting.choices.items()], **shown | {"hint": None})
         case InputKind.LINES:
-            return texts_by_comma(label, hint="inherit; separate with commas")
+            return texts_by_comma(name, hint="inherit; separate with commas")
         case InputKind.NUMBER | InputKind.DECIMAL:
-            return TextField(
-                label, read=_number, hint=f"inherit; {_NULL}: {setting.hint}" if setting.hint else "inherit"
-            )
+            number = str if setting.input is InputKind.NUMBER else "{:g}".format
+            write = _percent if name == "redelivery_collision_avoidance_factor" else number
+            return TextField(name, read=_number, write=write, **shown)
         case _:
-            return TextField(label, hint="inherit")
+            return TextField(name, hint="inherit")
+
+
+def _duration(text: str) -> int | str:
+    return text if text == _NULL else typed_duration(text)
+
+
+def _percent(part: float) -> str:
+    return f"{part * 100:g} %"
 
 
 def _number(text: str) -> float | str:
     if text == _NULL:
         return text
+    if text.endswith("%"):
+        return float(_number(text[:-1].strip())) / 100
     try:
         return int(text) if len(text) < 20 else float(text)
     except ValueError:

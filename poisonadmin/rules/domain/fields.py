@@ -2,11 +2,14 @@
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from poisonadmin.core.domain.addresses import InvalidAddress, validate_address, validate_pattern
+from poisonadmin.core.domain.durations import within
 from poisonadmin.core.domain.errors import InvalidField
 from poisonadmin.core.domain.json_path import InvalidPath, parse_path
+from poisonadmin.core.domain.settings import of_field
 from poisonadmin.core.domain.strict_json import InvalidJson, dumps
 from poisonadmin.destinations.domain.http_config import TOKEN
 from poisonadmin.policies.domain.settings import MAX_COUNT, MAX_DELAY_MS
@@ -68,13 +71,13 @@ def factor(field: str, value: Any) -> float:
 
 
 def delay(field: str, value: Any) -> int:
-    """Check a wait in milliseconds."""
-    return _whole(field, value, 0, MAX_DELAY_MS)
+    """Check a wait, in milliseconds or as people write it."""
+    return _duration(field, value, 0)
 
 
 def wait(field: str, value: Any) -> int:
     """Check a span of at least a millisecond."""
-    return _whole(field, value, 1, MAX_DELAY_MS)
+    return _duration(field, value, 1)
 
 
 def size_range(field: str, value: Any) -> dict[str, Any]:
@@ -186,6 +189,10 @@ def _range(field: str, value: Any, check: Check) -> dict[str, Any]:
     if not found or found.get("min", -math.inf) > found.get("max", math.inf):
         raise InvalidRule(field, "min must not be above max.")
     return found
+
+
+def _duration(field: str, value: Any, least: int) -> int:
+    return int(of_field(field, partial(within(least, MAX_DELAY_MS), value), InvalidRule))
 
 
 def _whole(field: str, value: Any, low: int, high: int) -> int:

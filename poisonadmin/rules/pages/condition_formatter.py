@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from poisonadmin.core.domain.durations import written
 from poisonadmin.rules.domain.fields import InvalidRule
 
 # Each looks at a character and its neighbours, so that a long line takes no longer than its length.
@@ -99,12 +100,14 @@ def match_lines(match: Mapping[str, Any]) -> list[str]:
 def action_text(action: Mapping[str, Any]) -> str:
     """Return a rule's action in words."""
     do = action["do"]
+    delay = action.get("delay_ms")
+    wait = f"wait x {action.get('factor')}" if delay is None else f"retry after {written(delay)}"
     words = {
         "reject": "reject: NDLV",
         "discard": "discard: FAIL",
         "redirect": f"redirect to {action.get('address')}",
         "tag": "tag and deliver",
-        "retry": f"retry after {action['delay_ms']} ms" if "delay_ms" in action else f"wait x {action.get('factor')}",
+        "retry": wait,
         "park": "park: NDLV",
         "fail": "give up: FAIL",
         "end_conversation": "end the conversation",

@@ -20,7 +20,7 @@ from poisonadmin.rules.pages.condition_formatter import (
     range_text,
 )
 from poisonadmin.rules.queries import RuleRow
-from poisonadmin.web.pages.forms import TextField, decimal_number, texts_by_comma, ticks, whole_number
+from poisonadmin.web.pages.forms import TextField, decimal_number, duration_field, texts_by_comma, ticks
 from poisonadmin.web.pages.setting_fields import SettingsForm
 
 _OWN, _THEN = "name owner ends_at note", "do do_address do_tags do_delay_ms do_factor"
@@ -112,7 +112,7 @@ class BeforeForm(RuleForm):
     layout = (("", _OWN), ("When", when), ("Then", _THEN))
     content_type = TextField("Content type", hint="application/json*")
     size = _range("size", "Payload size in bytes", "1048576.. or 0..0")
-    expires_within_ms = whole_number("Expires within (ms)", hint="60000")
+    expires_within_ms = duration_field("Expires within", hint="5 min")
     headers = _conditions("Headers, one condition a line", header_conditions, "X-Kind like push*\nX-Trace absent")
     json = _conditions("JSON fields, one condition a line", json_conditions, "$.amount outside 0..\n$.id missing")
     violates = TextField(
@@ -163,7 +163,7 @@ class AfterForm(RuleForm):
         ],
     )
     do_address = TextField("Redirect to", hint="orders.slow")
-    do_delay_ms = whole_number("Retry after (ms)", hint="60000")
+    do_delay_ms = duration_field("Retry after", hint="5 min")
     do_factor = decimal_number("Retry after the policy's delay times", hint="2")
 
 

@@ -343,5 +343,5 @@ def field_of(setting: Setting) -> serializers.Field[Any, Any, Any, Any]:
             return FilterField(**how)
         case InputKind.TEXT:
             return Text(**({"max_length": setting.most, "allow_blank": setting.default == ""} | how))
-        case InputKind.OTHER:
+        case InputKind.DURATION | InputKind.OTHER:
             raise TypeError(f"{setting.name} is a field of its serializer.")

@@ -12,9 +12,12 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 
 from poisonadmin.core.commands.audit import LastChange, last_change
+from poisonadmin.core.domain.durations import milliseconds_of, written
 from poisonadmin.core.domain.errors import NEW, AlreadyExists, InvalidField, PoisonAdminError, PreconditionFailed
+from poisonadmin.core.domain.settings import InvalidValue
 
 _LONG_CHARS, _SHORT_CHARS = 100, 20
+MAX_NUMBER_CHARS = 20
 
 
 class DrawnField(forms.BoundField):
@@ -113,6 +116,8 @@ class TextField(forms.CharField):
             return self.read(text)
         except PoisonAdminError as error:
             raise forms.ValidationError(sentence_of(error)) from None
+        except InvalidValue as error:
+            raise forms.ValidationError(sentence_of(InvalidField("", str(error)))) from None
 
     def prepare_value(self, value: Any) -> Any:
         """Return the text of a value; what was typed as it is."""
@@ -144,6 +149,16 @@ def whole_number(
     """Return a field for a whole number; `limits` where no domain checks it."""
     asked = drawn(label, inputmode="numeric", **options)
     return forms.IntegerField(min_value=limits[0], max_value=limits[1], initial=initial, **asked)
+
+
+def typed_duration(text: str) -> int:
+    """Return the milliseconds of a duration; a number alone is in milliseconds already. Errors: `InvalidValue`."""
+    return int(text) if text.isdecimal() and len(text) < MAX_NUMBER_CHARS else milliseconds_of(text)
+
+
+def duration_field(label: str, **options: Any) -> TextField:
+    """Return a field for a duration in milliseconds, typed and shown as people write it."""
+    return TextField(label, read=typed_duration, write=written, **options)
 
 
 def decimal_number(label: str, **options: Any) -> forms.FloatField:

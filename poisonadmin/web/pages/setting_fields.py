@@ -17,6 +17,7 @@ from poisonadmin.web.pages.forms import (
     StoredForm,
     TextField,
     decimal_number,
+    duration_field,
     lines_of,
     texts_by_line,
     ticks,
@@ -41,6 +42,8 @@ def field_of(setting: Setting, *, is_sparse: bool = False, **of: Any) -> forms.F
     match setting.input:
         case InputKind.SWITCH:
             return ticks(setting.label, setting.note, initial=setting.default)
+        case InputKind.DURATION:
+            return duration_field(setting.label, initial=initial, **drawn)
         case InputKind.NUMBER:
             return whole_number(setting.label, initial=initial, **drawn)
         case InputKind.DECIMAL:
