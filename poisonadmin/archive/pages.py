@@ -26,7 +26,7 @@ MOST_DIGITS = 12
 SHOWN = 20
 
 
-@page(filters=(), sidebar=SidebarEntry(Section.SYSTEM, 40, "Archive", "stack-2", "h"))
+@page(filters=(), sidebar=SidebarEntry(Section.INSIGHTS, 20, "Archive", "stack-2", "h"))
 def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the runs, and for administrators legal holds and erasures; who is limited to addresses sees none."""
     if not principal.sees_everything:

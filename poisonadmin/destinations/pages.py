@@ -35,7 +35,17 @@ from poisonadmin.web.pages.forms import (
     ticks,
 )
 from poisonadmin.web.pages.setting_fields import BrokerForm, ConfiguredForm
-from poisonadmin.web.pages.views import MAX_REASON_CHARS, NO_REASON, href, page, pager, reason_of, require_known
+from poisonadmin.web.pages.views import (
+    MAX_REASON_CHARS,
+    NO_REASON,
+    Section,
+    SidebarEntry,
+    href,
+    page,
+    pager,
+    reason_of,
+    require_known,
+)
 
 _HTTP = http_config.DEFAULTS
 
@@ -179,7 +189,7 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-@page()
+@page(sidebar=SidebarEntry(Section.FLOWS, 40, "Destinations", "send", "d"))
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the list of destinations by name."""
     require_known(request)

@@ -122,7 +122,7 @@ class DirectoryForm(ConfiguredForm):
 SourceForm = BrokerSourceForm | DirectoryForm
 
 
-@page(sidebar=SidebarEntry(Section.SETUP, 30, "Sources", "inbox", "s"))
+@page(sidebar=SidebarEntry(Section.FLOWS, 30, "Sources", "inbox", "s"))
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the list of sources, and what the batch API set aside."""
     require_known(request)

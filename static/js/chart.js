@@ -4,7 +4,7 @@ const note = document.getElementById("outcomes-note");
 const SERIES = [
   ["Delivered", "delivered"],
   ["Failed, to be tried again", "retried"],
-  ["Not delivered", "undecided"],
+  ["Needs decision", "undecided"],
   ["Given up", "failed"],
 ];
 let plot = null;

@@ -33,7 +33,7 @@ function decide(action) {
 }
 
 function goTo(key) {
-  const link = document.querySelector(`#navigation a[data-key="${CSS.escape(key)}"]`);
+  const link = document.querySelector(`#shortcuts a[data-key="${CSS.escape(key)}"]`);
   if (link) location.assign(link.href);
 }
 

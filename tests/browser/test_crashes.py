@@ -41,7 +41,7 @@ def test_blacklisted_messages_are_decided_on_with_a_warning_and_stay_in_sight(vi
     dialog.locator("textarea").fill("The fonts were replaced.")
     dialog.locator("button[type=submit]").click()
     expect(dialog).to_be_hidden()
-    expect(page.locator(f"#m-{second} .state")).to_have_text("To be delivered (TBDL)")
+    expect(page.locator(f"#m-{second} .state")).to_have_text("Waiting TBDL")
     expect(page.locator(f"#m-{second}")).to_have_class("changed")
     expect(page.locator(f"#m-{second} .crashes li")).to_have_count(2)
     page.clock.fast_forward(5_000)
@@ -50,7 +50,7 @@ def test_blacklisted_messages_are_decided_on_with_a_warning_and_stay_in_sight(vi
     page.click("[data-decision=fail]")
     dialog.locator("textarea").fill("Nobody waits for it.")
     dialog.locator("button[type=submit]").click()
-    expect(page.locator(f"#m-{first} .state")).to_have_text("Failed (FAIL)")
+    expect(page.locator(f"#m-{first} .state")).to_have_text("Given up FAIL")
     assert set(Message.objects.filter(id__in=[first, second]).values_list("state", flat=True)) == {"FAIL", "TBDL"}
     assert visit.complaints == []
 

@@ -31,7 +31,7 @@ def test_messages_are_approved_and_failed_from_the_list_and_stay_in_sight(visit:
     dialog.locator("textarea").fill("The parser is repaired.")
     dialog.locator("button[type=submit]").click()
     expect(dialog).to_be_hidden()
-    expect(page.locator(f"#m-{third.id} .state")).to_have_text("To be delivered (TBDL)")
+    expect(page.locator(f"#m-{third.id} .state")).to_have_text("Waiting TBDL")
     expect(page.locator(f"#m-{second.id}")).to_have_class("changed")
     expect(page.locator("#flash")).to_contain_text("2 messages approved.")
     expect(page.locator("#undecided-count")).to_contain_text("1")
@@ -39,7 +39,7 @@ def test_messages_are_approved_and_failed_from_the_list_and_stay_in_sight(visit:
     page.click("[data-decision=fail]")
     dialog.locator("textarea").fill("Nobody waits for it.")
     dialog.locator("button[type=submit]").click()
-    expect(page.locator(f"#m-{first.id} .state")).to_have_text("Failed (FAIL)")
+    expect(page.locator(f"#m-{first.id} .state")).to_have_text("Given up FAIL")
     states = dict(Message.objects.values_list("id", "state"))
     assert states == {first.id: "FAIL", second.id: "TBDL", third.id: "TBDL"}
     notes = History.objects.filter(actor="mara").order_by("seq").values_list("event", "note")

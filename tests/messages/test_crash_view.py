@@ -74,7 +74,7 @@ def test_the_message_page_tells_how_it_died_and_how_it_was_cleared(operator_brow
     assert "one more crash blacklists it" in text
     assert '<pre class="wild"><b>last words</b>' in text  # unescaped by text_of
     assert "<b>last words" not in operator_browser.get(f"/messages/{killer}/").content.decode()
-    assert "The node was lost while it was being delivered" in text_of(operator_browser, f"/messages/{other}/")
+    assert "The worker was lost while it was being delivered" in text_of(operator_browser, f"/messages/{other}/")
     assert "(lost)" in text_of(operator_browser, f"/messages/{other}/")
     alone = crashes.take([killer], alone=True)
     crashes.deliver(alone, killer)

@@ -85,7 +85,7 @@ def test_candidates_have_a_list_of_their_own_until_they_are_delivered(operator_b
     assert rows(text) == []
     assert f'id="candidate-{killer}"' in text
     assert f'id="candidate-{other}"' in text
-    assert ">node lost</span>" in text
+    assert ">worker lost</span>" in text
     alone = crashes.take([killer], alone=True)
     part = html_of(operator_browser.get("/triage/candidates/", headers=HTMX))
     assert "being delivered, alone" in part
@@ -120,7 +120,7 @@ def test_a_decision_answers_with_rows_of_the_blacklist(operator_browser: Client)
     text = html_of(answer)
     assert f'<tr id="m-{gone}" data-row class="changed" hx-swap-oob="true"' in text
     assert 'class="crashes"' in text
-    assert "Failed (FAIL)" in text
+    assert "Given up <small>FAIL</small>" in text
     assert rows(text_of(operator_browser)) == [kept]
     plain = operator_browser.post("/messages/decide/fail/now/", {"id": [kept], "reason": "r", "origin": "crashed"})
     assert plain.headers["Location"] == "/triage/"

@@ -60,7 +60,7 @@ def test_ticked_messages_are_approved_with_the_reason_and_the_others_left_alone(
     assert [state(first), state(second), state(other)] == ["TBDL", "TBDL", "TBDL"]
     text = html_of(answer)
     assert "2 messages approved." in text
-    assert f"#{other.id}; it is To be delivered (TBDL)" in text
+    assert f"#{other.id}; it is Waiting (TBDL)" in text
     rows = History.objects.filter(event="approved").values_list("actor", "note")
     assert list(rows) == [("operator", "the parser is repaired")] * 2
     assert Audit.objects.filter(action="operation.begun", note="the parser is repaired").count() == 1
@@ -157,7 +157,7 @@ def test_an_htmx_decision_answers_with_the_rows_as_they_are_now(operator_browser
     )
     text = html_of(answer)
     assert f'id="m-{message.id}" data-row class="changed" hx-swap-oob="true"' in text
-    assert "Failed (FAIL)" in text
+    assert "Given up <small>FAIL</small>" in text
     assert " marked FAIL." in text
     assert "decided" in answer.headers["HX-Trigger-After-Settle"]
 

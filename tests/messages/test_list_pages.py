@@ -121,7 +121,7 @@ def test_the_overview_counts_every_state_and_names_them_in_words(operator_browse
     LongRun.objects.create(kind="redeliver", state="running", requested_by="system", result={"claimed": 3})
     text = html_of(operator_browser.get("/"))
     assert re.findall(r'class="figure">(\d+)<', text)[:5] == ["1", "0", "0", "1", "1"]
-    assert "Not delivered (NDLV)" in text
+    assert "Needs decision <small>NDLV</small>" in text
     assert "nobody waits for it" in text
     assert "3 taken" in text
 
@@ -148,8 +148,8 @@ def test_titles_say_object_and_count(operator_browser: Client) -> None:
     assert group is not None
     for path, title in (
         ("/", "Overview: 1 undecided"),
-        ("/triage/?state=NDLV", "Triage, Not delivered (NDLV)"),
-        (f"/messages/{message.id}/", f"Message #{message.id}: Not delivered (NDLV)"),
+        ("/triage/?state=NDLV", "Triage, Needs decision (NDLV)"),
+        (f"/messages/{message.id}/", f"Message #{message.id}: Needs decision (NDLV)"),
         (f"/groups/{group[1]}/", f"Failure group {group[1]}: 1 undecided"),
         ("/addresses/one/?name=orders.eu", "Address orders.eu: 1 undecided"),
     ):

@@ -30,8 +30,8 @@ def test_facets_count_and_narrow(operator_browser: Client) -> None:
     assert "2 messages" in " ".join(text.split())
     found = links(text)
     assert found["orders.us 1"] == "/triage/?state=NDLV&address=orders.us"
-    assert found["Not delivered (NDLV) 2"] == "/triage/"
-    assert found["To be delivered (TBDL) 1"] == "/triage/?state=NDLV&state=TBDL"
+    assert found["Needs decision (NDLV) 2"] == "/triage/"
+    assert found["Waiting (TBDL) 1"] == "/triage/?state=NDLV&state=TBDL"
     assert found["in the last 1 hour 2"] == "/triage/?state=NDLV&q=failed%3A1h"
 
 

@@ -83,7 +83,7 @@ RUNS: dict[str, str] = {
 }
 
 
-@page(sidebar=SidebarEntry(Section.TRIAGE, 50, "Restart jobs", "refresh", "r"))
+@page(sidebar=SidebarEntry(Section.OPERATIONS, 30, "Restart jobs", "refresh", "r"))
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the restart jobs by name."""
     require_known(request)

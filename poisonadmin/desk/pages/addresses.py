@@ -41,10 +41,7 @@ from poisonadmin.web.pages.words import SIGN_OFF_NEEDED
 MAX_DESTINATIONS = 500
 
 
-@page(
-    filters=("match", "status"),
-    sidebar=SidebarEntry(Section.SETUP, 10, "Addresses", "route", "a", also=("policies", "destinations")),
-)
+@page(filters=("match", "status"), sidebar=SidebarEntry(Section.FLOWS, 10, "Addresses", "route", "a"))
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the list by name."""
     patterns = [checked_pattern("match", text) for text in request.GET.getlist("match")]

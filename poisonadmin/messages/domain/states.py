@@ -22,11 +22,11 @@ class State(StrEnum):
 
 
 LABELS: dict[State, str] = {
-    State.TBDL: "To be delivered",
-    State.DLNG: "Delivering",
+    State.TBDL: "Waiting",
+    State.DLNG: "In delivery",
     State.DLVD: "Delivered",
-    State.NDLV: "Not delivered",
-    State.FAIL: "Failed",
+    State.NDLV: "Needs decision",
+    State.FAIL: "Given up",
 }
 
 

@@ -29,10 +29,10 @@ from poisonadmin.policies.queries import (
     resolve_address,
 )
 from poisonadmin.web.pages.forms import saved_or_shown, sentence_of
-from poisonadmin.web.pages.views import href, page, require_known, tidied
+from poisonadmin.web.pages.views import Section, SidebarEntry, href, page, require_known, tidied
 
 
-@page()
+@page(sidebar=SidebarEntry(Section.FLOWS, 20, "Policies", "adjustments", "c"))
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the policies by pattern, and what is in force on the address that is asked for."""
     if tidy := tidied(request):

@@ -23,7 +23,11 @@ PREVIEW_ROWS = 20
 _OWN = (*KEPT_FIELDS, "like", "saved")
 
 
-@page(Permission.EXPORT, filters=(), sidebar=SidebarEntry(Section.TRIAGE, 60, "Reports", "file", "p"))
+@page(
+    Permission.EXPORT,
+    filters=(),
+    sidebar=SidebarEntry(Section.INSIGHTS, 10, "Reports", "report-analytics", "p", also=("comparisons",)),
+)
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the reports that were asked for, and those that are kept."""
     found = list_reports(principal=principal, cursor=request.GET.get("cursor"), limit=25)

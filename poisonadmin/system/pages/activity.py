@@ -38,7 +38,7 @@ def audit(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     return render(request, "system/audit.html", context)
 
 
-@page(sidebar=SidebarEntry(Section.SYSTEM, 20, "Nodes", "server", "n"))
+@page(sidebar=SidebarEntry(Section.SYSTEM, 10, "Workers", "server", "n"))
 def nodes(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render nodes, newest first, and consumers by name; the living ones unless others are asked for."""
     require_known(request, "show", "consumers")

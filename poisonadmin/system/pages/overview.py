@@ -25,7 +25,7 @@ DECISIONS_SHOWN = 8
 SERIES = ("delivered", "retried", "undecided", "failed")
 
 
-@page(sidebar=SidebarEntry(Section.TRIAGE, 10, "Overview", "home", "o"))
+@page(sidebar=SidebarEntry(Section.HOME, 10, "Home", "home", "o"))
 def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the page; one of its two living parts when htmx asks for it."""
     require_known(request, "span", "part")

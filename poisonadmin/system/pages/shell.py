@@ -27,8 +27,11 @@ from poisonadmin.web.pages.views import SidebarEntry, href, page, sections
 
 
 def sections_for(principal: Principal) -> list[tuple[str, list[SidebarEntry]]]:
-    """Return the sections with the entries that the principal may open."""
-    return [(title, [entry for entry in entries if principal.may(entry.permission)]) for title, entries in sections()]
+    """Return the sections with the entries that the principal may open, without those that hold none."""
+    allowed = [
+        (title, [entry for entry in entries if principal.may(entry.permission)]) for title, entries in sections()
+    ]
+    return [(title, entries) for title, entries in allowed if entries]
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:
@@ -38,10 +41,13 @@ def shell(request: HttpRequest) -> dict[str, Any]:
     principal = getattr(request, "principal", None)
     if principal is None:
         return shown
+    current, offered = _entry_of(request), sections_for(principal)
     return shown | {
         "principal": principal,
-        "sections": sections_for(principal),
-        "current_route": _section(request),
+        "sections": offered,
+        "current": current,
+        "tabs": next((entries for title, entries in offered if current and title == current.section), ()),
+        "is_entry": current is not None and request.resolver_match.url_name == current.route,  # type: ignore[union-attr]
         "may_decide": principal.may(Permission.DECIDE),
         "may_ingest": principal.may(Permission.INGEST),
         "may_pause": principal.may(Permission.PAUSE),
@@ -55,11 +61,12 @@ def shell(request: HttpRequest) -> dict[str, Any]:
     }
 
 
-def _section(request: HttpRequest) -> str:
+def _entry_of(request: HttpRequest) -> SidebarEntry | None:
+    """Return the entry that the page belongs to."""
     match = request.resolver_match
     first = (match.url_name or "").split("-")[0] if match else ""
     entries = (entry for _, entries in sections() for entry in entries)
-    return next((entry.route for entry in entries if first in entry.also), first)
+    return next((entry for entry in entries if first in (entry.route, *entry.also)), None)
 
 
 OF_A_KIND = 6

@@ -40,8 +40,11 @@ View = Callable[Concatenate[HttpRequest, Principal, P], HttpResponseBase]
 class Section(StrEnum):
     """The sections in their order."""
 
+    HOME = "Home"
     TRIAGE = "Triage"
-    SETUP = "Setup"
+    OPERATIONS = "Operations"
+    FLOWS = "Flows"
+    INSIGHTS = "Insights"
     SYSTEM = "System"
 
 
@@ -50,8 +53,9 @@ class SidebarEntry:
     """An entry: its section and its place there, its name, its icon of Tabler, and a letter
     that no other entry has: `g` and then the letter lead to it.
 
-    The entry is lit on pages whose route's name begins with the same word as its own. `also`: other such words. Route
-    and permission are those of the page.
+    The side bar shows the sections, each leading to the first entry that the reader may open; the entries of a section
+    are its tabs. The entry is lit on pages whose route's name begins with the same word as its own. `also`: other such
+    words. Route and permission are those of the page.
     """
 
     section: Section

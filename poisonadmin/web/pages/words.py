@@ -9,11 +9,12 @@ from poisonadmin.store.models.claim import NodeEnd
 
 SIGN_OFF_NEEDED = "Nothing is done yet: another person has to sign off."
 
-STATES: dict[str, str] = {str(state): f"{label} ({state})" for state, label in LABELS.items()}
+STATE_LABELS: dict[str, str] = {str(state): label for state, label in LABELS.items()}
+STATES = {state: f"{label} ({state})" for state, label in STATE_LABELS.items()}
 
 STATE_HINTS: dict[str, str] = {
     State.TBDL: "Waiting for its next delivery",
-    State.DLNG: "With a node right now",
+    State.DLNG: "With a worker right now",
     State.DLVD: "Accepted by its destination",
     State.NDLV: "Stopped; an administrator decides",
     State.FAIL: "Given up; kept for the record",
@@ -49,7 +50,7 @@ EVENTS: dict[str, str] = {str(event): event.replace("_", " ").capitalize() for e
     Event.RELEASED: "Returned to the queue, not begun",
     Event.OUTCOME_LOST: "Returned to the queue, result lost",
     Event.CRASHED: "Crashed its consumer",
-    Event.NODE_LOST: "The node was lost while it was being delivered",
+    Event.NODE_LOST: "The worker was lost while it was being delivered",
     Event.LISTED: "Added to the poison list",
     Event.DELIVERED_NOW: "Made due now",
     Event.REJECTED: "Content refused",
@@ -60,7 +61,7 @@ OUTCOMES: dict[str, str] = {
     Outcome.DELIVERED: "delivered",
     Outcome.FAILED: "failed",
     Outcome.CRASHED: "crashed",
-    Outcome.NODE_LOST: "node lost",
+    Outcome.NODE_LOST: "worker lost",
     Outcome.SUSPECTED: "under way at a crash",
     Outcome.DISCARDED: "discarded",
     Outcome.MOVED: "moved",
@@ -123,7 +124,7 @@ EVIDENCE: dict[str, str] = {
     "HttpConnectionReset": "was sent, and the connection was lost before an answer",
     "ConsumerConnectionLost": "was sent, and the connection was lost before an answer",
     "ConfirmLost": "was sent, and the broker's confirm was lost",
-    "node_lost": "had begun on a node that was lost",
+    "node_lost": "had begun on a worker that was lost",
     "outcome_lost": "had begun, and its result was lost",
     "confirmed": "was confirmed by its consumer",
 }
@@ -131,14 +132,14 @@ EVIDENCE: dict[str, str] = {
 
 def evidence_words(why: str) -> str:
     """Return why a message may have been processed in words, behind `Attempt 3`."""
-    return EVIDENCE.get(why, "had begun on a node that was lost")
+    return EVIDENCE.get(why, "had begun on a worker that was lost")
 
 
 def state_words(state: str) -> str:
     """Return the state as pages show it.
 
     >>> state_words("NDLV")
-    'Not delivered (NDLV)'
+    'Needs decision (NDLV)'
     """
     return STATES.get(state, state)
 
@@ -277,7 +278,7 @@ _UNKNOWN = CrashText("died", "Its sandbox died")
 def describe_crash(crash: CrashedAttempt) -> CrashText:
     """Return the texts that describe a crash."""
     if crash.outcome == Outcome.NODE_LOST:
-        return CrashText("node lost", "The node was lost while it was being delivered")
+        return CrashText("worker lost", "The worker was lost while it was being delivered")
     if crash.outcome == Outcome.SUSPECTED:
         return CrashText("under way", "It was being delivered when another message crashed the sandbox")
     if crash.error_class in _LIMITS:

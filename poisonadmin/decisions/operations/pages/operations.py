@@ -73,7 +73,7 @@ CHANGES: dict[OperationChange, tuple[str, str]] = {
 }
 
 
-@page(filters=(), sidebar=SidebarEntry(Section.TRIAGE, 30, "Operations", "check", "t"))
+@page(filters=(), sidebar=SidebarEntry(Section.OPERATIONS, 10, "Operations", "check", "t"))
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """List the operations on more than one message, newest first."""
     found = list_operations(principal=principal, cursor=request.GET.get("cursor"), on_sets=True)

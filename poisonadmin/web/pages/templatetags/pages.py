@@ -105,8 +105,8 @@ def icon(name: str) -> dict[str, Any]:
 
 @register.inclusion_tag("web/_state.html")
 def state(code: str) -> dict[str, Any]:
-    """Show a state as colour and word."""
-    return {"code": code, "words": words.state_words(code), "hint": words.STATE_HINTS.get(code, "")}
+    """Show a state as colour and word, its code beside it."""
+    return {"code": code, "words": words.STATE_LABELS.get(code, code), "hint": words.STATE_HINTS.get(code, "")}
 
 
 @register.inclusion_tag("web/_time.html")
