@@ -29,6 +29,16 @@ document.addEventListener("click", (event) => {
   }
   const copy = target.closest("[data-copy]");
   if (copy) navigator.clipboard?.writeText(copy.dataset.copy).then(() => copy.setAttribute("data-copied", ""));
+  // The clipboard takes a text that is still to come, so that this stays the answer to the click.
+  const brief = target.closest("a[data-copy-page]");
+  if (brief && navigator.clipboard && window.ClipboardItem) {
+    event.preventDefault();
+    const text = fetch(brief.href).then(async (answer) => new Blob([await answer.text()], { type: "text/plain" }));
+    navigator.clipboard.write([new ClipboardItem({ "text/plain": text })]).then(
+      () => { brief.querySelector("[data-copied-words]").textContent = "Copied"; },
+      () => { location.href = brief.href; },
+    );
+  }
 });
 
 document.addEventListener("keydown", (event) => {

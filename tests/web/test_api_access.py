@@ -149,6 +149,7 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
     ("api-alike-search", "get"): ({"alike_search_id": "alike_search"}, None, 200, 200, 200, 200),
     ("api-alike-search-cancel", "post"): ({"alike_search_id": "alike_search"}, None, 403, 200, 200, 403),
     ("api-group", "get"): ({"group_id": "group"}, None, 200, 200, 200, 404),
+    ("api-group-brief", "get"): ({"group_id": "group"}, None, 200, 200, 200, 404),
     ("api-group", "patch"): ({"group_id": "group"}, {"note": "known since the release"}, 403, 200, 200, 404),
     ("api-group-merge", "post"): ({"group_id": "group"}, {"groups": ["999999"], **WHY}, 403, 404, 404, 404),
     ("api-group-split", "post"): ({"group_id": "group"}, {"groups": ["999999"], **WHY}, 403, 404, 404, 404),

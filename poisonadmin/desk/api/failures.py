@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
+from django.http import HttpResponse
+from django.utils import timezone
 from rest_framework import serializers
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
+from poisonadmin.desk.queries.brief import MARKDOWN, group_brief
 from poisonadmin.groups.alike import commands as alike_groups
 from poisonadmin.groups.alike.domain.proposals import ProposalState
 from poisonadmin.groups.alike.queries import (
@@ -34,6 +37,7 @@ from poisonadmin.web.api.contract import (
     JsonObject,
     Moment,
     Paged,
+    Raw,
     ReasonInput,
     StrictSerializer,
     Text,
@@ -46,6 +50,7 @@ from poisonadmin.web.api.contract import (
     text,
     time,
 )
+from poisonadmin.web.api.rendering import TakeAny
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView, route, shown
 
@@ -167,6 +172,20 @@ class GroupOne(ApiView):
         """Change the owner, note, ticket link, tags or snooze of a failure group."""
         annotate(group_id, self.body, principal=self.principal, expected_revision=self.expected_version)
         return shown(GROUP_DETAIL, get_group(group_id, principal=self.reader))
+
+
+class GroupBrief(ApiView):
+    """`/groups/{id}/brief/`."""
+
+    content_negotiation_class = TakeAny
+
+    @contract(Permission.READ, "failures", {200: Raw(MARKDOWN)})
+    def get(self, group_id: int) -> HttpResponse:
+        """Return the incident brief of a failure group as Markdown: its likely causes, figures, owner, versions, what
+        its failures have in common, what was tried, and links. It quotes no payload."""
+        base = self.request.build_absolute_uri("/")[:-1]
+        brief = group_brief(group_id, principal=self.principal, base=base, now=timezone.now())
+        return HttpResponse(brief, content_type=f"{MARKDOWN}; charset=utf-8")
 
 
 class _GroupMove(ApiView):
@@ -294,6 +313,7 @@ urlpatterns = [
     route("stats/", MessageCounts, name="api-stats"),
     route("groups/", GroupList, name="api-groups"),
     route("groups/<id:group_id>/", GroupOne, name="api-group"),
+    route("groups/<id:group_id>/brief/", GroupBrief, name="api-group-brief"),
     route("groups/<id:group_id>/merge/", GroupMerge, name="api-group-merge"),
     route("groups/<id:group_id>/split/", GroupSplit, name="api-group-split"),
     route("groups/alike/", ProposalList, name="api-group-proposals"),

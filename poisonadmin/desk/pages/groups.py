@@ -1,33 +1,42 @@
 """A failure group: its messages, what people say of it, and merging."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from typing import Any
 
 from django import forms
 from django.contrib import messages as notes
-from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST
 
+from poisonadmin.core.commands.audit import note_payload_reads
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import InvalidField, NotFound, PoisonAdminError, PreconditionFailed
 from poisonadmin.core.domain.filter_values import number
+from poisonadmin.decisions.operations.domain.actions import ACTIONS
 from poisonadmin.desk.pages.opened_from import latest_messages
-from poisonadmin.desk.pages.readable import folded
+from poisonadmin.desk.pages.readable import TreeNode, folded, tree_of_several
+from poisonadmin.desk.queries.brief import MARKDOWN, findings, group_brief
 from poisonadmin.desk.queries.deployed import group_deployments
-from poisonadmin.desk.queries.detail import attempts
+from poisonadmin.desk.queries.detail import attempts, payload_start
 from poisonadmin.groups.commands.annotations import annotate
 from poisonadmin.groups.commands.merged_groups import merge, split
 from poisonadmin.groups.domain.annotations import MAX_NOTE_CHARS, MAX_URL_CHARS
 from poisonadmin.groups.queries.groups import GroupDetail, get_group, list_groups
+from poisonadmin.messages.queries.payload_removals import PayloadRemoved
 from poisonadmin.search.queries.counted import axis_values
 from poisonadmin.search.queries.failures import FailureFilter, list_failures
 from poisonadmin.search.queries.owners import account_names
 from poisonadmin.web.pages.forms import PageForm, TextField, drawn, texts_by_comma
 from poisonadmin.web.pages.views import MAX_REASON_CHARS, NO_REASON, dialog, page, reason_of, require_known
+
+# Payloads of failures that are compared, and how much of each is read.
+SAMPLES = 10
+SAMPLE_BYTES = 16 * 1024
 
 
 @page()
@@ -38,6 +47,14 @@ def show(request: HttpRequest, principal: Principal, group_id: int) -> HttpRespo
     if found.merged_into_id is not None:
         return HttpResponseRedirect(reverse("groups-one", args=[found.merged_into_id]))
     return _page(request, principal, found)
+
+
+@page()
+def brief(request: HttpRequest, principal: Principal, group_id: int) -> HttpResponseBase:
+    """Answer with the incident brief as Markdown, which the page copies."""
+    base = request.build_absolute_uri("/")[:-1]
+    text = group_brief(group_id, principal=principal, base=base, now=timezone.now())
+    return HttpResponse(text, content_type=f"{MARKDOWN}; charset=utf-8")
 
 
 def _growth(text: str) -> dict[str, int]:
@@ -119,11 +136,16 @@ def _page(
     if request.htmx:  # type: ignore[attr-defined]
         return render(request, "messages/_annotation.html", {"group": found, "form": form}, status=status)
     may_merge = principal.may(Permission.DECIDE) and principal.sees_everything
+    deployments = group_deployments(found, principal=principal, now=timezone.now())
+    known = findings(found, deployments.rows, principal=principal)
     context = {
         "group": found,
         "form": form,
         "may_merge": may_merge,
-        "deployments": group_deployments(found, principal=principal, now=timezone.now()),
+        "deployments": deployments,
+        "findings": known,
+        "tried": [(one, ACTIONS[one.action]) for one in known.tried],
+        "sample": _sample([one.message_id for one in known.recent[:SAMPLES]], principal),
         "others": _others(found, principal) if may_merge else [],
         **latest_messages("group", str(found.id), found.counts, principal),
         **_example(found, principal),
@@ -148,6 +170,19 @@ def _example(found: GroupDetail, principal: Principal) -> dict[str, Any]:
         "example_id": failures[0].message_id if failures else None,
         "frames": folded(example.stack) if example and example.stack else [],
     }
+
+
+def _sample(ids: list[int], principal: Principal) -> list[TreeNode]:
+    """Return the payload of the latest failure as a tree, in which is marked what it shares with those of the others;
+    empty for whom payloads are not shown."""
+    if not principal.may(Permission.READ_PAYLOAD):
+        return []
+    note_payload_reads(principal, ids)
+    starts = []
+    for one in ids:
+        with suppress(PayloadRemoved):
+            starts.append(payload_start(one, principal=principal, most_bytes=SAMPLE_BYTES))
+    return tree_of_several(starts)
 
 
 def _others(found: GroupDetail, principal: Principal) -> list[tuple[int, str]]:
@@ -213,6 +248,7 @@ urlpatterns = [
     path("groups/merge/", ask_to_merge, name="groups-ask-merge"),
     path("groups/merge/now/", merge_ticked, name="groups-merge-ticked"),
     path("groups/<int:group_id>/", show, name="groups-one"),
+    path("groups/<int:group_id>/brief/", brief, name="groups-brief"),
     path("groups/<int:group_id>/annotation/", edit, name="groups-edit"),
     path("groups/<int:group_id>/merge/", merge_into, name="groups-merge"),
     path("groups/<int:group_id>/split/", split_off, name="groups-split"),

@@ -5,11 +5,14 @@ A payload is shown as a tree of JSON, a text, or bytes in hexadecimal; what is f
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
+from poisonadmin.groups.domain.causes import MOST
 from poisonadmin.groups.domain.stacks import MAX_STACK_CHARS, first_application_frame
 from poisonadmin.web.pages.sanitising import visible
 
@@ -27,13 +30,16 @@ _OUTSIDE_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 class TreeNode:
     """One line of the tree. `kind`: open, close, string, number, word (true, false, null) or more (the rest is cut).
 
-    An `open` has a `text` such as `3 members`; `opened` says whether it starts unfolded.
+    An `open` has a `text` such as `3 members`; `opened` says whether it starts unfolded. `is_shared`: most of the
+    payloads that it is shown beside have the same at this `path`.
     """
 
     kind: str
     key: str | None = None
     text: str = ""
     opened: bool = False
+    path: tuple[str, ...] = ()
+    is_shared: bool = False
 
 
 class NoTree(Exception):
@@ -67,7 +73,7 @@ def tree(payload: bytes) -> list[TreeNode]:
     except (ValueError, RecursionError):
         raise NoTree("not JSON") from None
     nodes: list[TreeNode] = []
-    for node in _lines(found, None, 0):
+    for node in _lines(found, ()):
         if len(nodes) >= MAX_NODES:
             # The open branches still have to be closed, or the page's markup would not nest.
             depth = sum((line.kind == "open") - (line.kind == "close") for line in nodes)
@@ -80,6 +86,23 @@ def tree(payload: bytes) -> list[TreeNode]:
             break
         nodes.append(node)
     return nodes
+
+
+def tree_of_several(payloads: Sequence[bytes]) -> list[TreeNode]:
+    """Return the tree of the first payload, in which is marked what most of them share; empty where it has none.
+
+    >>> [(node.key, node.is_shared) for node in tree_of_several([b'{"a": 1, "b": 2}', b'{"a": 1, "b": 3}'])][1:3]
+    [('a', True), ('b', False)]
+    """
+    trees = []
+    for payload in payloads:
+        with suppress(NoTree):
+            trees.append(tree(payload))
+    if not trees:
+        return []
+    leaves = Counter(leaf for nodes in trees for leaf in {(node.path, node.text) for node in nodes if node.path})
+    least = max(MOST * len(trees), 2)
+    return [replace(node, is_shared=leaves[node.path, node.text] >= least) for node in trees[0]]
 
 
 def text(payload: bytes) -> str | None:
@@ -120,8 +143,8 @@ def _depth(payload: bytes) -> int:
     return deepest
 
 
-def _lines(value: Any, key: str | None, level: int) -> Iterator[TreeNode]:
-    shown = None if key is None else _cut(visible(key))
+def _lines(value: Any, path: tuple[str, ...]) -> Iterator[TreeNode]:
+    shown, level = _cut(visible(path[-1])) if path else None, len(path)
     if isinstance(value, _Members):
         yield TreeNode(
             "open",
@@ -130,19 +153,19 @@ def _lines(value: Any, key: str | None, level: int) -> Iterator[TreeNode]:
             level == 0 or (level == 1 and len(value) <= MAX_OPENED),
         )
         for name, member in value:
-            yield from _lines(member, name, level + 1)
+            yield from _lines(member, (*path, name))
         yield TreeNode("close")
     elif isinstance(value, list):
         yield TreeNode("open", shown, f"[ {_many(len(value), 'item')} ]", level < 2 and len(value) <= MAX_OPENED)
         for position, item in enumerate(value):
-            yield from _lines(item, str(position), level + 1)
+            yield from _lines(item, (*path, str(position)))
         yield TreeNode("close")
     elif isinstance(value, _Literal):
-        yield TreeNode("number", shown, _cut(value))
+        yield TreeNode("number", shown, _cut(value), path=path)
     elif isinstance(value, str):
-        yield TreeNode("string", shown, f'"{_cut(visible(value))}"')
+        yield TreeNode("string", shown, f'"{_cut(visible(value))}"', path=path)
     else:
-        yield TreeNode("word", shown, json.dumps(value))
+        yield TreeNode("word", shown, json.dumps(value), path=path)
 
 
 def _many(count: int, noun: str) -> str:

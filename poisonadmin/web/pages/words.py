@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from poisonadmin.messages.domain.outcomes import Outcome
+from poisonadmin.messages.domain.outcomes import MemberOutcome, Outcome
 from poisonadmin.messages.domain.states import LABELS, Confirming, Event, Reason, State
 from poisonadmin.store.models.claim import NodeEnd
 
@@ -70,6 +70,19 @@ OUTCOMES: dict[str, str] = {
     Outcome.RULED: "decided by a rule",
     Outcome.IMPORTED: "failed elsewhere",
     Outcome.RETURNED: "came back",
+}
+
+MEMBER_OUTCOMES: dict[str, str] = {
+    MemberOutcome.DELIVERED: "delivered",
+    MemberOutcome.CONFIRMED: "delivered, and confirmed by the consumer",
+    MemberOutcome.CHANGED: "changed",
+    MemberOutcome.FAILED_SAME: "failed again with the same failure",
+    MemberOutcome.FAILED_NEW: "failed with another failure",
+    MemberOutcome.BLACKLISTED: "crashed the consumer and are blacklisted",
+    MemberOutcome.SKIPPED: "left alone",
+    MemberOutcome.CANCELLED: "cancelled before delivery",
+    MemberOutcome.WAITING: "failed, and wait for the next attempt",
+    MemberOutcome.UNANSWERED: "not answered yet",
 }
 
 _NO_FAILURES = {Outcome.IMPORTED, Outcome.MOVED, Outcome.ROLLED_BACK, Outcome.RULED}
@@ -179,6 +192,11 @@ def skip_words(code: str) -> str:
     if code in STATES or code in REFUSALS:
         return refusal_words(code)
     return reason_words(code) if code in REASONS else event_words(code)
+
+
+def member_words(outcome: str) -> str:
+    """Return a word of the ledger as pages show it."""
+    return MEMBER_OUTCOMES.get(outcome, outcome)
 
 
 def count_words(name: str) -> str:

@@ -39,20 +39,8 @@ from poisonadmin.search.queries.selections import get_selection
 from poisonadmin.web.api.attachments import csv_attachment
 from poisonadmin.web.pages.params import param_lines
 from poisonadmin.web.pages.views import NO_REASON, Section, SidebarEntry, back_to, page, pager, reason_of
-from poisonadmin.web.pages.words import SIGN_OFF_NEEDED
+from poisonadmin.web.pages.words import MEMBER_OUTCOMES, SIGN_OFF_NEEDED
 
-OUTCOMES: dict[MemberOutcome, str] = {
-    MemberOutcome.DELIVERED: "delivered",
-    MemberOutcome.CONFIRMED: "delivered, and confirmed by the consumer",
-    MemberOutcome.CHANGED: "changed",
-    MemberOutcome.FAILED_SAME: "failed again with the same failure",
-    MemberOutcome.FAILED_NEW: "failed with another failure",
-    MemberOutcome.BLACKLISTED: "crashed the consumer and are blacklisted",
-    MemberOutcome.SKIPPED: "left alone",
-    MemberOutcome.CANCELLED: "cancelled before delivery",
-    MemberOutcome.WAITING: "failed, and wait for the next attempt",
-    MemberOutcome.UNANSWERED: "not answered yet",
-}
 STATES: dict[str, str] = {
     OperationState.WAITING_FOR_SIGN_OFF: "Waiting for a sign-off",
     OperationState.WAITING_FOR_VERSION: "Waiting for a version",
@@ -90,7 +78,7 @@ def show(request: HttpRequest, principal: Principal, operation_id: int) -> HttpR
         "action": ACTIONS[found.action],
         "state": STATES[found.state],
         "lines": [
-            *((one, words, n) for one, words in OUTCOMES.items() if (n := getattr(found.ledger, one))),
+            *((one, words, n) for one, words in MEMBER_OUTCOMES.items() if (n := getattr(found.ledger, one))),
             (None, "All", found.count),
         ],
         "changes": [(what, *CHANGES[what]) for what in changes_of(OperationState(found.state))]
@@ -139,7 +127,7 @@ def members(request: HttpRequest, principal: Principal, operation_id: int, outco
         raise Http404(outcome)
     found = get_operation(operation_id, principal=principal)
     rows = list_operation_members(found, MemberOutcome(outcome), principal=principal, cursor=request.GET.get("cursor"))
-    title = f"Operation #{found.id}: {OUTCOMES[MemberOutcome(outcome)]}"
+    title = f"Operation #{found.id}: {MEMBER_OUTCOMES[MemberOutcome(outcome)]}"
     back = reverse("operations-one", args=[operation_id])
     context = {"title": title, "back": back, "rows": rows.results, "pager": pager(request, rows)}
     return render(request, "operations/members.html", context)

@@ -80,6 +80,7 @@ register.filter("outcome_tone", words.outcome_tone)
 register.filter("node_end_words", words.node_end_words)
 register.filter("crash_words", words.describe_crash)
 register.filter("skip_words", words.skip_words)
+register.filter("member_words", words.member_words)
 register.filter("seconds_words", _length)
 register.filter("process_state", words.process_state)
 register.filter("switch_state", words.switch_state)
@@ -148,6 +149,19 @@ def trend(
     label = f"{sum(counts):,} failures in {len(counts)} {unit}s, {counts[-1]:,} in the last one"
     lines = [(5 * place + 2, words) for place, words in (marks or {}).items()]
     return {"bars": bars, "width": 5 * len(counts), "label": label, "marks": lines}
+
+
+@register.inclusion_tag("web/_ledger_bar.html")
+def ledger_bar(operation_id: int, ledger: Any) -> dict[str, Any]:
+    """Draw a ledger as one bar, whose parts lead to their messages; a small part is drawn wide enough to be hit."""
+    counts = [(one, n) for one in words.MEMBER_OUTCOMES if (n := getattr(ledger, one))]
+    widths = [max(n / ledger.total, 0.04) for _, n in counts]
+    scale = 1000 / sum(widths) if widths else 0
+    parts = [
+        {"outcome": one, "count": n, "x": round(scale * sum(widths[:place])), "width": round(scale * widths[place])}
+        for place, (one, n) in enumerate(counts)
+    ]
+    return {"operation_id": operation_id, "parts": parts}
 
 
 @register.inclusion_tag("web/_tick.html")
