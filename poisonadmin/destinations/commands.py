@@ -119,7 +119,9 @@ def save_destination(
         secrets = values.secrets
         if secrets is None:
             secrets = _kept_secrets(before, values.kind, values.config)
-        return {**vars(values), "secrets": secrets, "owner": values.owner or (before.owner if before else ANY_WORDS)}
+        saved = {**vars(values), "secrets": secrets, "owner": values.owner or (before.owner if before else ANY_WORDS)}
+        # How fast another place is has to be seen first.
+        return saved if before and before.config == values.config else {**saved, "window": 1, "slowed_by": None}
 
     return configured.save(
         Destination,

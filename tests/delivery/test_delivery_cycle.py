@@ -12,6 +12,7 @@ from poisonadmin.delivery.commands.claim import ClaimRef, claim_due, seconds_unt
 from poisonadmin.delivery.commands.recovery import recover
 from poisonadmin.delivery.commands.settle import Settled, settle
 from poisonadmin.delivery.domain.claim_plan import slot_distance
+from poisonadmin.destinations.commands import save_destination
 from poisonadmin.messages.commands.admission import expire_due
 from poisonadmin.messages.commands.counts import fold
 from poisonadmin.store.models.claim import Claim
@@ -198,7 +199,7 @@ def test_messages_past_their_expiry_are_given_up_and_never_claimed(destination: 
 
 
 def test_a_destination_gets_no_more_at_once_than_its_concurrency(destination: str) -> None:
-    Destination.objects.update(config={"url": "http://127.0.0.1:9/", "concurrency": 2})
+    Destination.objects.update(config={"url": "http://127.0.0.1:9/", "concurrency": 2}, window=256)
     ids = enqueue(5)
     assert claim().size == 5
     enqueue()
@@ -206,6 +207,20 @@ def test_a_destination_gets_no_more_at_once_than_its_concurrency(destination: st
     answer(ids[:3])
     assert claim_due(tasks=1) is None
     answer(ids[3:4])
+    assert claim().size == 1
+
+
+def test_a_destination_that_has_not_shown_how_fast_it_is_gets_no_more_than_the_next_message_waiting(
+    destination: str,
+) -> None:
+    config = {"url": "http://127.0.0.1:9/slow", "concurrency": 2}
+    Destination.objects.update(window=256, slowed_by="5 of 5 deliveries failed: no answer")
+    save_destination(destination, kind="http", config=config, secrets=None, principal=SYSTEM)
+    ids = enqueue(40)
+    taken = claim()
+    assert taken.size == 3
+    assert claim_due(tasks=1) is None
+    answer(ids[:1])
     assert claim().size == 1
 
 
@@ -219,7 +234,7 @@ def test_two_claims_share_a_destinations_concurrency_while_more_waits_than_one_t
 
 def test_all_claims_together_have_no_more_under_way_than_the_window_of_a_destination(destination: str) -> None:
     """Else an endpoint that hangs, whose window is small, would hold a task for each of many small claims."""
-    Destination.objects.update(window=4)
+    Destination.objects.update(window=4, slowed_by="5 of 5 deliveries failed: no answer")
     enqueue(20)
     assert claim().size == 4
     assert claim_due(tasks=1) is None
@@ -259,7 +274,7 @@ def test_the_slots_of_two_claims_never_overlap_and_a_few_have_a_while_to_be_begu
 
 
 def test_a_backlog_on_one_address_does_not_hide_the_others(destination: str) -> None:
-    Destination.objects.update(window=8)
+    Destination.objects.update(window=8, slowed_by="5 of 5 deliveries failed: no answer")
     enqueue(20, address="orders.big")
     (small,) = enqueue(1, address="orders.small")
     claim()

@@ -11,6 +11,7 @@ from poisonadmin.destinations.commands import save_destination
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.claim import Claim
+from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.message import Message
 from tests.fixtures.delivery import claim, end_nodes, enqueue, run_shards, states
@@ -21,6 +22,7 @@ from tests.whole_system.installation import until
 def deliver_to(url: str, concurrency: int = 1) -> None:
     config = {"url": url, "concurrency": concurrency, "timeout_ms": 30_000}
     save_destination("slow", kind="http", config=config, secrets=None, max_rate_per_second=None, principal=SYSTEM)
+    Destination.objects.update(window=256)
     save_policy("orders.#", preset=None, settings={}, destination="slow", principal=SYSTEM)
 
 

@@ -82,6 +82,19 @@ def test_the_window_after_a_claim(window, claimed, begun, transport_failures, de
     assert got == expected
 
 
+@given(claims(), st.integers(1, MAX_WINDOW))
+def test_a_claim_that_began_no_more_than_one_in_each_slot_never_grows_the_window(claim, slots):
+    """Work that takes seconds fills every slot of a claim once, and has not shown that more could begin soon (R14)."""
+    window, claimed, begun, transport_failures, delivered = claim
+    counts = {"begun": min(begun, slots), "transport_failures": min(transport_failures, slots), "delivered": delivered}
+    assert next_window(window, claimed=claimed, slots=slots, **counts)[0] <= window
+
+
+def test_the_first_claim_for_a_destination_that_answers_at_once_doubles_what_it_took():
+    counts = {"claimed": 65, "begun": 65, "transport_failures": 0, "delivered": 65}
+    assert next_window(1, slots=64, **counts) == (130, None)
+
+
 def test_the_reason_counts_the_deliveries_and_names_the_cause():
     _, why = next_window(8, claimed=8, begun=8, transport_failures=8, delivered=0, cause="connection refused")
     assert why == "8 of 8 deliveries failed: connection refused"

@@ -1,7 +1,8 @@
 """Reads for a claim how many messages each destination can take now.
 
 What it has under way is what the nodes say, a few rows: a message counts until its outcome is written, settled or not,
-and the sandbox of a handler until it has ended. However small the window of a slow handler, each sandbox may have one.
+and the sandbox of a handler until it has ended. However small its window, a destination that answers may have
+all that it takes at once, and the next one waiting.
 """
 
 import json
@@ -43,7 +44,8 @@ WITH shards AS (
     FROM shards GROUP BY 1
 )
 SELECT max_rate_per_second, EXTRACT(epoch FROM GREATEST(next_slot, now()) - now())::float, destination.id,
-       at_once.n, CASE WHEN kind = 'handler' THEN GREATEST("window", at_once.n) ELSE "window" END,
+       at_once.n,
+       CASE WHEN kind = 'handler' OR slowed_by IS NULL THEN GREATEST("window", at_once.n + 1) ELSE "window" END,
        coalesce(under_way.n, 0)::int, coalesce(under_way.isolated, 0)::int, coalesce(beginning, 0),
        EXISTS (SELECT FROM lane JOIN address ON address.id = lane.address_id
                WHERE lane.is_open AND lane.is_isolation AND lane.next_due <= now() AND {has_slots}

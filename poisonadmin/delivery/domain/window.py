@@ -10,7 +10,7 @@ from dataclasses import dataclass
 class DestinationTally:
     """The counts for one destination. `claimed` leaves out what content rules kept from it.
 
-    `cause`: the most frequent transport failure, as a person would say it.
+    `cause`: the most frequent transport failure, as a person would say it. `slots`: deliveries at once, in the claim.
     """
 
     destination_id: int
@@ -20,6 +20,7 @@ class DestinationTally:
     failed: int
     transport_failures: int
     cause: str | None
+    slots: int = 0
 
 
 MAX_WINDOW = 8192
@@ -51,6 +52,7 @@ def next_window(
     transport_failures: int,
     delivered: int,
     cause: str = "no answer",
+    slots: int = 0,
 ) -> tuple[int, str | None]:
     """Return the window for the next claim, and why it was cut where the destination gave no answer at all.
 
@@ -61,8 +63,9 @@ def next_window(
       begun. One delivery or one HTTP status is an answer, and this rule does not apply.
     - not everything was begun: what was begun. (Nothing begun says that time was short, not how much would have
       fitted: half.)
-    - everything was begun, something was answered, and at least half of the window was in use: twice the window, at
-      most 8192. A claim that used less has shown nothing about a greater one.
+    - everything was begun, more than one in each of the claim's `slots`, something was answered, and at least half of
+      the window was in use: twice the window, at most 8192. A claim that used less has shown nothing about a greater
+      one: the work may be slow, and what is claimed beyond the slots waits (R14).
 
     >>> next_window(256, claimed=256, begun=256, transport_failures=3, delivered=253)
     (512, None)
@@ -76,8 +79,8 @@ def next_window(
         return max(1, min(window // 2, begun)), why
     if begun < claimed:
         return max(1, min(window, begun) if begun else window // 2), None
-    if transport_failures < begun and claimed * 2 >= window:
-        return min(MAX_WINDOW, window * 2), None
+    if transport_failures < begun and claimed * 2 >= window and begun > slots:
+        return min(MAX_WINDOW, max(window, claimed) * 2), None
     return window, None
 
 

@@ -27,8 +27,8 @@ class Destination(models.Model):
     `owner`: the address pattern that it is kept for. It is in scope of whoever sees all of these addresses, and no
     consumer moves a message from it to another address than these.
     `window` is how many messages one claim may take for it: doubled while claims finish in time, shrunk to what was
-    begun when they do not, halved when a whole claim failed in transport (domain/window.py). `next_slot` is the next
-    free time of its rate.
+    begun when they do not, halved when a whole claim failed in transport (domain/window.py). It is no smaller than its
+    concurrency and one more, unless it was `slowed_by` silence. `next_slot` is the next free time of its rate.
     """
 
     id = models.BigAutoField(primary_key=True)
