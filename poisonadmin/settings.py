@@ -77,6 +77,7 @@ MIDDLEWARE = [
     "django_structlog.middlewares.RequestMiddleware",
     # Behind the one that gives requests their ids, so that the refusal of a Host has one.
     "django.middleware.common.CommonMiddleware",
+    "poisonadmin.web.pages.errors.readable_queries",
     "django_htmx.middleware.HtmxMiddleware",
     "axes.middleware.AxesMiddleware",
     "poisonadmin.web.pages.logins.sessions",

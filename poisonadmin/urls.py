@@ -59,7 +59,7 @@ urlpatterns = [
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Answer what Django refuses before any view is asked, such as a request for another host: problem or page."""
     if request.path.startswith("/api/"):
-        detail = "The request was refused: its Host header, or something else in it, is not acceptable."
+        detail = "The request was refused: its Host header, its query, or something else in it, is not acceptable."
         return plain_problem(request, status=400, code="bad_request", detail=detail)
     return errors.bad_request(request, exception)
 

@@ -1,6 +1,10 @@
 """Masking rules as administrators set them up."""
 
+import math
 import re
+from collections.abc import Iterable
+from re import _constants, _parser  # type: ignore[attr-defined]
+from typing import Any
 
 from poisonadmin.core.domain import settings
 from poisonadmin.core.domain.access import Role
@@ -11,6 +15,11 @@ from poisonadmin.core.domain.settings import InvalidValue, mistake_in
 from poisonadmin.messages.domain.business_keys import MAX_NAME_CHARS
 
 MAX_CHARS = 255
+# In how many ways an expression may be tried at one place of a text.
+MAX_WAYS = 1_000
+_NESTED = 20
+_REPEATS = (_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_REPEAT)
+_INSIDE = (_constants.ASSERT, _constants.ASSERT_NOT, _constants.ATOMIC_GROUP)
 PARTS = ("json_path", "header", "key", "regex")
 
 
@@ -41,7 +50,43 @@ def _regex(text: str) -> str:
         raise InvalidValue(f"is no regular expression: {error}") from None
     if found.match("") is not None:
         raise InvalidValue("finds the empty text, and so everything and nothing")
+    if _ways(_parser.parse(text), is_end=True) > MAX_WAYS:
+        raise InvalidValue(
+            "could take for ever on a long text: only its end may repeat without a limit, and what repeats elsewhere"
+            f" needs a small one, as [a-z]{{1,20}}, with no more than {MAX_WAYS:,} combinations in all"
+        )
     return text
+
+
+def _ways(parsed: Iterable[tuple[Any, Any]], *, is_end: bool) -> float:
+    """Return an upper bound of the ways in which a part of an expression is tried at one place of a text.
+
+    `is_end`: nothing follows it, so that whatever it finds first is taken.
+
+    >>> [_ways(_parser.parse(text), is_end=True) for text in (r"DE[0-9]+", "[a-z]{1,20}@[a-z]+", "(ab?){0,2}x", "a*x")]
+    [1, 20, 7, inf]
+    """
+    ways: float = 1
+    parts = list(parsed)
+    for place, (operator, given) in enumerate(parts, 1):
+        ends = is_end and place == len(parts)
+        if operator in _REPEATS:
+            least, most, inner = given
+            each = _ways(inner, is_end=False)
+            if ends and each == 1:
+                continue
+            if most > MAX_WAYS:
+                return math.inf
+            ways *= sum(each**times for times in range(least, most + 1)) if each == 1 or most <= _NESTED else math.inf
+        elif operator is _constants.BRANCH:
+            ways *= sum(_ways(one, is_end=ends) for one in given[1])
+        elif operator is _constants.SUBPATTERN:
+            ways *= _ways(given[-1], is_end=ends)
+        elif operator in _INSIDE:
+            ways *= _ways(given if operator is _constants.ATOMIC_GROUP else given[1], is_end=False)
+        elif operator is _constants.GROUPREF_EXISTS:
+            return math.inf
+    return ways
 
 
 def _roles(given: list[str]) -> list[str]:

@@ -128,8 +128,9 @@ ORDER BY id DESC LIMIT %(most)s
 """
 _BY_MESSAGE_ID = """
 SELECT message.id FROM envelope JOIN message USING (id)
-WHERE envelope.message_id = %(bookmark)s
-  AND envelope.intake_address_id = (SELECT id FROM address WHERE name = %(source)s)
+WHERE envelope.message_id = %(bookmark)s AND envelope.bookmark IS NULL
+  AND message.address_id = (SELECT id FROM address WHERE name = %(source)s)
+ORDER BY id DESC LIMIT %(most)s
 """
 _LOCK = "SELECT FROM message WHERE id = ANY(%s) ORDER BY id FOR UPDATE"
 
@@ -155,7 +156,7 @@ _LIST_AGAIN = move(
 def messages_of(cursor: CursorWrapper, source: str, bookmark: str) -> list[int]:
     """Lock and return the messages that `bookmark` names on the address `source`, newest first.
 
-    Those that carry it as their bookmark; else the one whose producer's id it is, wherever that one is now.
+    Those that carry it as their bookmark; else those without one whose producer's id it is.
     """
     for query in (_BY_BOOKMARK, _BY_MESSAGE_ID):
         cursor.execute(query, {"source": source, "bookmark": bookmark, "most": MAX_MESSAGES})

@@ -67,12 +67,11 @@ def test_two_keys_of_one_name_are_refused() -> None:
         b"plain text",
         b'{"id": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
         b"[" * 500_000,
-        b'{"id": ' + b"9" * 100_000 + b"}",
         b'{"id": NaN',
         b'{"id": 1} trailing',
         b'{"pad": "' + b"x" * MAX_PARSED_BYTES + b'", "id": 1}',
     ],
-    ids=["empty", "bytes", "text", "deep", "open", "long number", "broken", "trailing", "too long"],
+    ids=["empty", "bytes", "text", "deep", "open", "broken", "trailing", "too long"],
 )
 def test_a_hostile_payload_has_no_keys_but_those_of_its_headers(payload: bytes) -> None:
     keys = parsed_keys(("$.id", "header:X-Id"))
@@ -98,7 +97,7 @@ def test_a_value_is_stored_as_the_database_can_hold_it() -> None:
 @pytest.mark.conformance("R19")
 def test_a_message_is_found_by_the_digits_of_its_number(admin: Caller) -> None:
     admin.post("policies/", {"match": "orders.#", "settings": {"business_keys": ["$.id"]}})
-    numbers = ["9007199254740993", "100000000000000000000001", "0.10"]
+    numbers = ["9007199254740993", "100000000000000000000001", "0.10", "1e5", "-0", "1E400"]
     for digits in numbers:
         sent = {"address": "orders.eu", "payload": f'{{"id": {digits}}}', "content_type": "application/json"}
         assert admin.post("messages/", sent).status_code == 201

@@ -10,11 +10,15 @@ from django.urls import reverse
 
 from poisonadmin.alerts.queries.conditions import Watched, overdue_deliveries
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.decisions.operations.commands.beginning import begin
+from poisonadmin.decisions.operations.commands.beginning import OperationTerms, begin
+from poisonadmin.decisions.operations.commands.operations import change
 from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.domain.lifecycle import OperationChange
+from poisonadmin.decisions.operations.domain.pace import Pace
 from poisonadmin.decisions.operations.queries.operations import get_operation
 from poisonadmin.decisions.operations.queries.preview import preview
 from poisonadmin.delivery.commands.claim import claim_due
+from poisonadmin.delivery.commands.recovery import recover
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.desk.queries.schedule import schedule
 from poisonadmin.search.commands.selections import freeze
@@ -72,6 +76,21 @@ def test_what_is_approved_lets_them_be_due(conversation: list[int]) -> None:
     assert claim_due(tasks=1, limit=1) is not None
     assert due(SYSTEM).held == 0
     assert found(held="true") == []
+
+
+def test_behind_a_head_that_a_paused_operation_holds_they_are_held_too(conversation: list[int]) -> None:
+    operation = begin(
+        freeze(ids=conversation[:1], principal=SYSTEM), OperationAction.APPROVE, terms=OperationTerms(Pace(1)), **WHY
+    )
+    change(operation, OperationChange.PAUSE, **WHY)
+    assert claim_due(tasks=1) is None
+    recover()
+    assert (states(conversation[:1]), due(SYSTEM).due) == (["TBDL"], 0)
+    assert due(SYSTEM).held == 21
+    assert len(found(held="true")) == 21
+    change(operation, OperationChange.RESUME, **WHY)
+    recover()
+    assert due(SYSTEM).held == 0
 
 
 def test_before_a_worker_has_looked_they_are_held_too(db: None) -> None:

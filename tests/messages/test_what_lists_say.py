@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
 from django.test import Client
 
 from poisonadmin.core.commands.exports.formats import csv_chunks
@@ -20,6 +19,7 @@ from poisonadmin.store.models.message import Message
 from poisonadmin.system.queries.overview import oldest_undecided, system_metrics
 from tests.crashes import blacklist
 from tests.fixtures import decisions
+from tests.fixtures.api import take
 from tests.fixtures.delivery import make_orders_destination
 from tests.fixtures.pages import dead_letter, html_of, waiting
 
@@ -166,25 +166,28 @@ def test_a_blacklisted_message_is_no_candidate_any_more(operator_browser: Client
 
 def test_tries_count_what_was_begun(operator_browser: Client) -> None:
     message = waiting()
-    Message.objects.update(attempt_number=3)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO history (message_id, seq, from_state, to_state, event, attempt_number, actor)"
-            " SELECT %s, 100 + n, 'DLNG', 'TBDL', 'released', n, 'system' FROM generate_series(1, 2) AS n",
-            [message.id],
-        )
-    assert list_messages(parse_filter({}), principal=SYSTEM).results[0].attempts_begun == 1
+    Message.objects.update(attempt_number=1)
     assert "1 made here" in html_of(operator_browser.get(f"/messages/{message.id}/"))
     assert 'data-label="Tries">1</td>' in html_of(operator_browser.get("/triage/"))
 
 
+def test_what_waits_at_an_address_without_a_destination_says_so_and_is_not_due(operator_browser: Client) -> None:
+    message_id = take("parking.eu")
+    listed, page = (html_of(operator_browser.get(path)) for path in ("/triage/", f"/messages/{message_id}/"))
+    assert "waits for a destination" in listed
+    assert "data-due" not in listed
+    assert "once its address has a destination" in page
+
+
 def test_what_is_due_is_marked_for_the_browser(operator_browser: Client) -> None:
+    make_orders_destination()
     waiting()
     assert '<span class="sub" data-due>due <time' in html_of(operator_browser.get("/triage/"))
 
 
 @pytest.mark.parametrize("status", ["PAUSED", "STOPPED"])
 def test_nothing_is_due_on_an_address_that_delivers_nothing(status: str, operator_browser: Client) -> None:
+    make_orders_destination()
     waiting()
     assert "data-due" in html_of(operator_browser.get("/triage/"))
     Address.objects.update(status=status)

@@ -140,6 +140,20 @@ def test_what_had_begun_on_a_lost_node_has_failed_and_the_rest_of_its_claim_is_c
     assert states([begun_there, never]) == ["NDLV"] * 2
 
 
+def test_what_its_consumer_has_moved_stays_there_and_is_cancelled() -> None:
+    moved, failed = take_dead(), take_dead()
+    operation = begun([moved, failed])
+    taken = claim()
+    answer([moved], "moved", move_to="orders.later")
+    answer([failed], "failed")
+    end_nodes(taken)
+    settle()
+    cancel(operation)
+    assert (state(operation), ledger(operation)) == ("cancelled", {"cancelled": 1, "failed_new": 1})
+    message = Message.objects.get(id=moved)
+    assert (message.state, message.address.name) == ("NDLV", "orders.later")
+
+
 def test_what_a_rule_sent_elsewhere_before_it_began_comes_back_and_is_cancelled() -> None:
     dead = take_dead("parked.orders", original_address="orders.eu")
     ruled = rule("elsewhere", {"address": "orders.eu"}, {"do": "redirect", "address": "orders.us"})

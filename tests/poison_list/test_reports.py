@@ -138,6 +138,18 @@ def test_every_message_that_waits_under_a_bookmark_goes_along(destination: str) 
     assert counters() == counted()
 
 
+@pytest.mark.conformance("R7")
+def test_a_report_finds_a_message_at_the_address_where_it_is_now(destination: str) -> None:
+    (moved,) = enqueue(message_id="8")
+    (own_bookmark,) = enqueue(message_id="8", address="orders.us", bookmark="9")
+    decisions.quarantine([moved], principal=SYSTEM, reason="x")
+    decisions.redirect([moved], principal=SYSTEM, reason="x", params={"address": "orders.us"})
+    reported("8")
+    assert states([moved, own_bookmark]) == ["TBDL", "TBDL"]
+    report(Report("orders.us", "8", "why"), principal=SYSTEM)
+    assert states([moved, own_bookmark]) == ["NDLV", "TBDL"]
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_approving_releases_the_bookmarks_of_all_approved_messages(destination: str, count: int) -> None:
     ids = [enqueue(1, bookmark=str(number))[0] for number in range(count)]

@@ -14,6 +14,7 @@ from django.db.models.functions import Now
 from poisonadmin.alerts.channels.contract import PostAnswer
 from poisonadmin.alerts.commands.send import send_due
 from poisonadmin.alerts.domain.notices import signature
+from poisonadmin.core.commands.authentication import authenticate, principal_of_user
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Principal, Role, principal
 from poisonadmin.core.domain.errors import AlreadyExists, NotFound
 from poisonadmin.reports.commands import saved
@@ -32,6 +33,7 @@ from poisonadmin.store.models.access import Access, Audit
 from poisonadmin.store.models.alert import AlertDelivery
 from poisonadmin.store.models.report import SavedReport
 from poisonadmin.store.models.run import LongRun
+from poisonadmin.system.commands.accounts import create_token
 from tests.fixtures.api import make_user
 from tests.reports.made import message
 
@@ -149,6 +151,18 @@ def test_others_see_what_is_shared_where_they_see_every_address() -> None:
     assert get_report(made, principal=owner).saved_id is None
     with pytest.raises(NotFound):
         get_report(made, principal=other)
+
+
+def test_a_saved_report_is_of_the_person_by_whatever_session_or_token() -> None:
+    user = make_user("rita", Role.OPERATOR, ["orders.#"])
+    session = principal_of_user(user)
+    found = authenticate(create_token(user, "ci", scopes=["read", "export", "read_payload"], by="rita").text)
+    assert session is not None
+    assert found is not None
+    saved_id, _ = save_report("weekly", WEEKLY, principal=found[1])
+    assert [(row.name, row.owner) for row in list_saved_reports(principal=session)] == [("weekly", "rita")]
+    assert save_report("weekly", WEEKLY, principal=session)[0] == saved_id
+    remove_saved_report(saved_id, principal=found[1])
 
 
 def test_to_share_and_to_tell_others_takes_more_than_to_export() -> None:

@@ -4,13 +4,15 @@ import pytest
 from django.test import Client
 
 from poisonadmin.core.commands import configured
+from poisonadmin.core.commands.authentication import authenticate, principal_of_user
 from poisonadmin.core.domain.access import NotAllowed, Role, principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.search.views.commands import InvalidSavedView, remove_view, save_view
 from poisonadmin.search.views.queries import get_saved_view, list_saved_views
 from poisonadmin.store.models.access import Audit
-from tests.fixtures.api import Caller
+from poisonadmin.system.commands.accounts import create_token
+from tests.fixtures.api import Caller, make_user
 from tests.fixtures.pages import html_of
 
 pytestmark = pytest.mark.django_db
@@ -37,6 +39,22 @@ def test_a_view_is_its_owners_until_it_is_shared() -> None:
     assert names(LIMITED) == []
     with pytest.raises(NotFound):
         get_saved_view(view, principal=LIMITED)
+
+
+def test_a_view_is_of_the_person_and_a_token_of_fewer_addresses_keeps_its_own() -> None:
+    user = make_user("rita", Role.OPERATOR, ["orders.#"])
+    session = principal_of_user(user)
+    assert session is not None
+    limits: dict[str, list[str]] = {"script": [], "narrow": ["orders.eu"]}
+    tokens = [create_token(user, name, scopes=["read"], patterns=of, by="rita").text for name, of in limits.items()]
+    script, narrow = (found[1] for text in tokens if (found := authenticate(text)))
+    save_view("mine", QUERY, is_shared=False, principal=session)
+    saved = save_view("by a script", QUERY, is_shared=False, principal=script)
+    save_view("of one address", QUERY, is_shared=False, principal=narrow)
+    assert [names(one) for one in (session, script, narrow)] == [*[["by a script", "mine"]] * 2, ["of one address"]]
+    assert save_view("by a script", QUERY, is_shared=False, principal=session) == saved
+    remove_view(saved, principal=session)
+    assert names(script) == ["mine"]
 
 
 def test_who_removes_a_view() -> None:

@@ -53,6 +53,7 @@ def test_what_waits_is_reviewed_and_signed_off(operator_browser: Client, reviewe
     address = f"/operations/{operation.id}/"
     own = html_of(operator_browser.get(address))
     assert "Waiting for a sign-off" in own
+    assert "waiting for sign off</span>" in html_of(operator_browser.get("/"))
     assert "Cancel…" in own
     assert "Pause…" not in own
     assert "Sign off</button>" not in own

@@ -8,7 +8,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 
+from poisonadmin.core.domain.access import Role
 from poisonadmin.store.models.access import Access
+from tests.fixtures.api import make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -45,6 +47,16 @@ def test_a_person_is_asked_for_it_twice(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(CommandError, match="differ"):
         call_command("user", "create", "sam", "--role", "viewer")
     assert not User.objects.filter(username="sam").exists()
+
+
+def test_the_last_administrator_is_neither_closed_nor_given_another_role() -> None:
+    make_user("ada", Role.ADMIN, [])
+    for command in (["deactivate", "ada"], ["create", "ada", "--role", "viewer"]):
+        with pytest.raises(CommandError, match="last administrator"):
+            call_command("user", *command)
+    make_user("bea", Role.ADMIN, [])
+    call_command("user", "create", "ada", "--role", "viewer")
+    assert Access.objects.get(user__username="ada").role == "viewer"
 
 
 def test_the_help_says_where_it_comes_from(capsys: pytest.CaptureFixture[str]) -> None:

@@ -165,6 +165,12 @@ def test_a_name_that_cannot_be_is_not_found(path: str, admin: Caller) -> None:
     assert problem_of(answer, 404)["code"] == "not_found"
 
 
+def test_a_query_that_is_no_utf_8_is_refused(admin: Caller, operator_browser: Client) -> None:
+    assert problem_of(admin.get("messages/?q=%FF"), 400)["code"] == "bad_request"
+    assert operator_browser.get("/triage/?q=%C3%28").status_code == 400
+    assert operator_browser.get("/triage/?q=%C3%A9").status_code == 200
+
+
 def test_an_illegal_decision_says_which_state_the_message_is_in(admin: Caller, orders_destination: None) -> None:
     found = problem_of(admin.post(f"messages/{take()}/approve/", WHY), 409)
     assert (found["code"], found["state"]) == ("transition_not_allowed", "TBDL")

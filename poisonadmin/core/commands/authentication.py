@@ -139,4 +139,5 @@ def _principal(token: _InForce) -> Principal:
         patterns=patterns,
         account=f"token {token.id}",
         user=f"user {token.user_id}",
+        owner="" if token.token_patterns else owner.name,
     )

@@ -97,11 +97,11 @@ def save_own(
     """
 
     def written(before: Row | None) -> dict[str, Any]:
-        if before is None and table._default_manager.filter(owner=principal.name).count() >= MAX_OWNED:  # noqa: SLF001
+        if before is None and table._default_manager.filter(owner=key["owner"]).count() >= MAX_OWNED:  # noqa: SLF001
             raise refuse("name", f"you have {MAX_OWNED} {words}s; remove one first.")
         return {**values, **write(before)}
 
-    key = {"owner": principal.name, "name": values["name"]}
+    key = {"owner": principal.own_names[0], "name": values["name"]}
     how: dict[str, Any] = {"principal": principal, "expected_version": expected_version, "audited": values}
     return retried(lambda: save(table, key, written, **how, shortened=shortened))
 
@@ -111,7 +111,7 @@ def remove_own(table: str, words: str, row: _Owned, *, principal: Principal, fir
 
     Errors: `NotAllowed`.
     """
-    if row.owner != principal.name and not principal.may(Permission.CONFIGURE):
+    if row.owner not in principal.own_names and not principal.may(Permission.CONFIGURE):
         raise NotAllowed(f"The {words} {row.name} is {row.owner}'s; only an administrator removes it besides.")
 
     def remove() -> None:

@@ -73,7 +73,8 @@ class Principal:
     all match.
 
     `account` is the token, or the user of a session, and nobody else ever: names may be alike, and be given again.
-    `user` is the user behind it, whose other tokens and sessions have the same.
+    `user` is the user behind it, whose other tokens and sessions have the same. `owner`: the name under which it keeps
+    things, where that is another: the user's, of a token that is not limited to fewer addresses.
     """
 
     name: str
@@ -82,6 +83,12 @@ class Principal:
     patterns: tuple[tuple[str, ...], ...] = ()
     account: str = ""
     user: str = ""
+    owner: str = ""
+
+    @property
+    def own_names(self) -> list[str]:
+        """The names under which its own things are kept, the one for new things first."""
+        return [self.owner or self.name, self.name]
 
     @property
     def person(self) -> str:

@@ -102,8 +102,9 @@ def allowances(capacities: Iterable[Capacity], *, tasks: int, limit: int) -> tup
 
     Claims share a destination's concurrency and its window: one that has stopped answering has no more under way, in
     however many claims, than its window says. Two of them may have something to begin at a time, so that one delivers
-    while the other is being claimed. What has a rate limit goes to one shard, which spaces it. A destination gets
-    nothing else while its candidates are tried or have their turn (R14): a crash must accuse nothing else.
+    while the other is being claimed; of a destination that has not shown that it is fast the first has every slot, and
+    nothing waits but the next message (R14). What has a rate limit goes to one shard, which spaces it. A destination
+    gets nothing else while its candidates are tried or have their turn (R14): a crash must accuse nothing else.
     """
     given = []
     for index, capacity in enumerate(capacities):
@@ -120,7 +121,8 @@ def allowances(capacities: Iterable[Capacity], *, tasks: int, limit: int) -> tup
             take = max(take // CLAIMS_AT_ONCE, min(take, MESSAGES_WORTH_A_TASK))
         wanted = 1 if capacity.slots_ahead is not None else min(tasks, free, -(-take // MESSAGES_WORTH_A_TASK))
         shards = tuple((index + offset) % tasks for offset in range(wanted))
-        overlapped = min(free, -(-capacity.concurrency // CLAIMS_AT_ONCE))
+        is_shown_fast = capacity.window > capacity.concurrency + 1
+        overlapped = min(free, -(-capacity.concurrency // CLAIMS_AT_ONCE)) if is_shown_fast else free
         given.append(Allowance(capacity.destination_id, take, free, shards, overlapped))
     return tuple(given)
 

@@ -76,7 +76,7 @@ def get_message(message_id: int, *, principal: Principal) -> MessageDetail:
     principal.require(Permission.READ)
     sql = Sql(
         """SELECT {columns}, i.name AS intake_address, e.bookmark, e.received_by, e.parent_id,
-        CASE WHEN {seen} THEN d.name END AS destination, d.id IS NOT NULL AS has_destination,
+        CASE WHEN {seen} THEN d.name END AS destination,
         b.headers AS header_bytes, last.queue, coalesce({origin}, '{{}}') AS origin,
         {delivered_to} AS delivered_to, c.confirm_by, c.confirmed_at, c.confirmed_by, c.note AS confirmation_note,
         {removal}, coalesce(w.note, '') AS note

@@ -77,13 +77,16 @@ def extract(
     {'order.id': '4711', 'X-Shop': 'eu'}
     >>> extract([parse_key("$.id")], b'{"id": 100000000000000000000001.50}', {})
     {'id': '100000000000000000000001.50'}
+    >>> extract([parse_key("$.id")], b'{"id": -0, "size": 1E400}', {})
+    {'id': '-0'}
     """
     found: dict[str, str] = {}
     document: Any = None
     if any(key.header is None for key in keys):
         document = _document(payload, loads)
-        if any(isinstance(_at(document, key.path), float) for key in keys):
-            # A double has lost digits of what came; read again, numbers are the texts that they are written as.
+        if document is None or any(_has_lost_form(_at(document, key.path)) for key in keys):
+            # A double has lost digits of what came, if it could hold it at all, and -0 its sign. Read again, numbers
+            # are the texts that they are written as.
             document = _document(payload, partial(json.loads, parse_int=str, parse_float=str))
     for key in keys:
         value = _header(key.header, headers) if key.header is not None else _at(document, key.path)
@@ -135,6 +138,10 @@ def _document(payload: bytes, loads: Loads) -> Any:
         return loads(payload)
     except (ValueError, RecursionError):
         return None
+
+
+def _has_lost_form(value: Any) -> bool:
+    return isinstance(value, float) or (value == 0 and not isinstance(value, bool))
 
 
 def _at(document: Any, path: tuple[Step, ...]) -> Any:

@@ -29,7 +29,6 @@ class MessageDetail(MessageRow):
     received_by: str
     parent_id: int | None
     destination: str | None
-    has_destination: bool
     queue: str | None
     origin: Mapping[str, str]
     header_bytes: bytes

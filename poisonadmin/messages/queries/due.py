@@ -53,7 +53,12 @@ _COME_DUE = partial(
     FROM came""",
     first=_FIRST_PARKED(conversation=Sql("one.conversation_id"), address=Sql("one.address_id"), which=EMPTY),
 )
-_IS_PARKED = Sql("(SELECT head.state = 'NDLV' FROM message head WHERE head.id = l.head_id)")
+# It waits for a decision, or for an operation to go on.
+_IS_PARKED = Sql(
+    """(SELECT head.state = 'NDLV' OR head.state = 'TBDL' AND EXISTS (
+        SELECT FROM operation o WHERE o.id = head.operation_id AND o.ended_at IS NULL AND o.state <> 'running')
+    FROM message head WHERE head.id = l.head_id)"""
+)
 
 
 def come_due(which: Sql = TRUE, *, until: Sql = NOW, most: int | None = CAP, without_closed: bool = False) -> Sql:

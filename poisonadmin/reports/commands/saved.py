@@ -121,7 +121,7 @@ def save_report(
 
 def require_owner(row: SavedReportRow, principal: Principal) -> None:
     """Raise NotAllowed for who is not the owner of a saved report."""
-    if row.owner != principal.name:
+    if row.owner not in principal.own_names:
         raise NotAllowed(f"The saved report {row.name} is {row.owner}'s; save it under a name of yours.")
 
 

@@ -77,7 +77,7 @@ def _initial(request: HttpRequest, principal: Principal) -> dict[str, Any]:
     if kept.isdecimal() and len(kept) < 19:
         row = get_saved_report(int(kept), principal=principal)
         names = ("name", "days", "schedule", "is_shared", "channel", "to")
-        own = {"was": row.name, "version": row.version} if row.owner == principal.name else {}
+        own = {"was": row.name, "version": row.version} if row.owner in principal.own_names else {}
         return initial_of(from_json(row.asked)) | {name: getattr(row, name) for name in names} | own
     given = {name: texts for name, texts in request.GET.lists() if name not in _OWN}
     fields = {name: request.GET[name] for name in KEPT_FIELDS if name in request.GET}

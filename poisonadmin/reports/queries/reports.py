@@ -154,9 +154,14 @@ _SAVED_BY_USER = partial(
 
 
 def _seen_saved(principal: Principal) -> Sql:
-    account, owner = principal.account, principal.name
-    own = Sql("s.owner_account = {account} AND s.owner = {owner}", account=account, owner=owner)
-    return own_or_shared(principal, own, or_of_user=_SAVED_BY_USER(user=principal.user or None))
+    of_user = _SAVED_BY_USER(user=principal.user or None)
+    own = Sql(
+        "s.owner = ANY({owners}) AND (s.owner_account = {account} OR {of_user})",
+        owners=principal.own_names,
+        account=principal.account,
+        of_user=of_user,
+    )
+    return own_or_shared(principal, own, or_of_user=of_user)
 
 
 def list_saved_reports(*, principal: Principal) -> list[SavedReportRow]:

@@ -27,7 +27,7 @@ _SELECT = Sql("SELECT {columns} FROM saved_view", columns=columns(SavedViewRow, 
 
 
 def _seen(principal: Principal) -> Sql:
-    return own_or_shared(principal, Sql("owner = {name}", name=principal.name))
+    return own_or_shared(principal, Sql("owner = ANY({names})", names=principal.own_names))
 
 
 def list_saved_views(*, principal: Principal) -> list[SavedViewRow]:

@@ -1,14 +1,30 @@
 """Pages for what went wrong: what happened, what did not happen, the next step, and the id of the request."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import unquote_to_bytes
 
 import structlog
+from django.core.exceptions import BadRequest
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
 
 from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.errors import PoisonAdminError
+
+
+def readable_queries(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """Middleware: refuse a query that is no UTF-8, which would be read as if other characters stood there."""
+
+    def handled(request: HttpRequest) -> HttpResponse:
+        try:
+            unquote_to_bytes(request.META.get("QUERY_STRING", "")).decode()
+        except UnicodeDecodeError as error:
+            raise BadRequest("The query of the address is not UTF-8.") from error
+        return get_response(request)
+
+    return handled
 
 
 @dataclass(frozen=True)

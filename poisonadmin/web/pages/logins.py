@@ -254,3 +254,8 @@ class ClosedSignup(DefaultAccountAdapter):  # type: ignore[misc]
         if not settings.LOCAL_LOGIN:
             raise ValidationError("Passwords are switched off here. Use single sign-on.")
         super().pre_authenticate(request, **credentials)
+
+    def authenticate(self, request: HttpRequest, **credentials: Any) -> Any:
+        """Return the user; None for a closed account, whose right password is answered, and counted, as a wrong one."""
+        user = super().authenticate(request, **credentials)
+        return user if user is not None and user.is_active else None

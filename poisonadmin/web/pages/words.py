@@ -237,7 +237,7 @@ def badge(state: str, words: str = "") -> dict[str, str]:
     ({'tone': 'warn', 'words': 'Paused'}, {'tone': 'good', 'words': 'succeeded'})
     """
     code = str(state).lower()
-    return {"tone": _TONE_OF.get(code, "warn"), "words": words or _BADGE_WORDS.get(code, code)}
+    return {"tone": _TONE_OF.get(code, "warn"), "words": words or _BADGE_WORDS.get(code, code.replace("_", " "))}
 
 
 def process_state(process: Any, ended: str = "silent") -> str:

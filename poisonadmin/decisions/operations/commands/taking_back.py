@@ -27,7 +27,9 @@ MESSAGES_A_TRANSACTION = 2_500
 _WAITING = raw("""
         SELECT message.*, decided.*, since.event AS decided_since,
                EXISTS (SELECT FROM history WHERE message_id = message.id AND seq > decided.seq
-                       AND from_state = 'DLNG' AND event NOT IN ('released', 'redirected')) AS has_begun
+                       AND from_state = 'DLNG' AND event NOT IN ('released', 'redirected')) AS has_begun,
+               EXISTS (SELECT FROM history WHERE message_id = message.id AND seq > decided.seq
+                       AND from_state = 'DLNG' AND event NOT IN ('released', 'redirected', 'moved')) AS has_failed
         FROM (
             SELECT * FROM message
             WHERE id = ANY(%(ids)s) AND state = 'TBDL' AND operation_id = %(operation)s
@@ -71,17 +73,17 @@ SELECT lane_id, due_at FROM left_alone
         waiting=_WAITING,
     )
 )
-# A delivery whose outcome was lost counts as one that failed, and what was only sent elsewhere as none.
+# A delivery whose outcome was lost counts as one that failed; what a rule or its consumer sent elsewhere has not.
 _BEGUN = str(
     named_sql(
         """
 WITH member AS ({waiting}), never_begun AS (
     DELETE FROM operation_result AS result USING member
     WHERE result.message_id = member.id AND result.operation_id = %(operation)s AND outcome = 'waiting'
-      AND NOT has_begun
+      AND NOT has_failed
 )
 INSERT INTO operation_result (operation_id, message_id, outcome, group_id)
-SELECT %(operation)s, id, 'waiting', group_id FROM member WHERE has_begun
+SELECT %(operation)s, id, 'waiting', group_id FROM member WHERE has_failed
 ON CONFLICT (message_id, operation_id) DO NOTHING
 """,
         waiting=_WAITING,

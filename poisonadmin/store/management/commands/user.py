@@ -11,13 +11,14 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 from django.db import transaction
 
-from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import SYSTEM, Role
-from poisonadmin.core.domain.addresses import validate_pattern
 from poisonadmin.store.management.commands._operator import BY, OperatorCommand
-from poisonadmin.store.models.access import Access
-from poisonadmin.system.commands.accounts import activate, deactivate
-from poisonadmin.system.commands.managed_accounts import reset_second_factors
+from poisonadmin.system.commands.managed_accounts import (
+    change_account,
+    close_account,
+    reopen_account,
+    reset_second_factors,
+)
 
 
 class Command(OperatorCommand):
@@ -45,21 +46,16 @@ class Command(OperatorCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         """Create the user, change the role, or switch the user off or on."""
-        if options["action"] == "reset-second-factors":
-            reset_second_factors(options["username"], principal=replace(SYSTEM, name=BY))
-            return
+        name, principal = options["username"], replace(SYSTEM, name=BY)
         if options["action"] != "create":
-            switch = deactivate if options["action"] == "deactivate" else activate
-            switch(options["username"], by=BY)
+            _ACTIONS[options["action"]](name, principal=principal)
             return
-        patterns = [validate_pattern(pattern) for pattern in options["pattern"]]
         with transaction.atomic():
-            user = User.objects.filter(username=options["username"]).first() or self._made(options["username"])
-            Access.objects.update_or_create(user=user, defaults={"role": options["role"], "address_patterns": patterns})
-            details = {"role": options["role"], "address_patterns": patterns}
-            audit.record(BY, "user.saved", "user", user.get_username(), details=details)
+            if not User.objects.filter(username=name).exists():
+                self._made(name)
+            change_account(name, role=options["role"], patterns=options["pattern"], principal=principal)
 
-    def _made(self, username: str) -> User:
+    def _made(self, username: str) -> None:
         password = _asked_for() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
         user = User(username=username)
         try:
@@ -69,7 +65,13 @@ class Command(OperatorCommand):
             raise CommandError(" ".join(error.messages)) from error
         user.set_password(password)
         user.save(force_insert=True)
-        return user
+
+
+_ACTIONS = {
+    "deactivate": close_account,
+    "activate": reopen_account,
+    "reset-second-factors": reset_second_factors,
+}
 
 
 def _asked_for() -> str:
