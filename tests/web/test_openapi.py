@@ -18,7 +18,7 @@ from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.validation import validate_schema
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from schemathesis import checks
 from schemathesis.core.parameters import ParameterLocation
 from schemathesis.generation.meta import CoveragePhaseData, CoverageScenario
@@ -28,7 +28,8 @@ from poisonadmin.intake.api import NDJSON
 from tests.fixtures.api import Caller
 
 DOCUMENT: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)
-EXAMPLES = 8
+# Generated requests of an operation, beside those for each of its parameters; the many are for `make test-long`.
+EXAMPLES, MANY_EXAMPLES = 2, 30
 CHECKED = [
     checks.not_a_server_error,
     checks.status_code_conformance,
@@ -169,16 +170,35 @@ def kept_connection() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
+def generated(examples: int, **more: Any) -> settings:
+    """Return settings that generate so many examples, each time the same.
+
+    None is made smaller once it fails: that takes five minutes, in which the run could end.
+    """
+    return settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[phase for phase in Phase if phase not in (Phase.shrink, Phase.explain)],
+        suppress_health_check=list(HealthCheck),
+        **more,
+    )
+
+
 @pytest.mark.usefixtures("kept_connection")
 @schema.parametrize()
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    database=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+@generated(EXAMPLES)
 def test_no_request_breaks_the_api_or_its_promises(case: Any, one_of_each: dict[str, Any], admin: Caller) -> None:
+    point_at_something(case, one_of_each)
+    case.call_and_validate(headers={"Authorization": f"Bearer {admin.token}"}, checks=CHECKED)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("kept_connection")
+@schema.parametrize()
+@generated(MANY_EXAMPLES)
+def test_none_of_many_requests_breaks_the_api(case: Any, one_of_each: dict[str, Any], admin: Caller) -> None:
     point_at_something(case, one_of_each)
     case.call_and_validate(headers={"Authorization": f"Bearer {admin.token}"}, checks=CHECKED)
 

@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from hypothesis import HealthCheck, settings
 from schemathesis import Response
 from schemathesis.generation.stateful.state_machine import StepInput, StepOutput
 
 from tests.fixtures.api import ROLES, caller_of
-from tests.web.test_openapi import CHECKED, KNOWN_NAMES, kept_connection, point_at_something, schema
+from tests.web.test_openapi import CHECKED, KNOWN_NAMES, generated, kept_connection, point_at_something, schema
 
 STEPS = 25
-SEQUENCES = 8
+SEQUENCES = 3
 # They need leave to read, and nothing more.
 # They change no message: what they begin reads.
 READING_POSTS = (
@@ -44,8 +43,9 @@ def untouched(ids: dict[str, Any]) -> tuple[str, ...]:
 
 
 @pytest.mark.usefixtures("kept_connection")
+@pytest.mark.parametrize("sequences", [SEQUENCES, pytest.param(20, marks=pytest.mark.long)])
 @pytest.mark.parametrize("role", [*ROLES])
-def test_no_sequence_of_requests_breaks_the_api(role: str, one_of_each: dict[str, Any]) -> None:
+def test_no_sequence_of_requests_breaks_the_api(role: str, sequences: int, one_of_each: dict[str, Any]) -> None:
     caller = caller_of(role)
     answers: dict[str, set[int]] = {}
     followed: set[int] = set()
@@ -73,16 +73,7 @@ def test_no_sequence_of_requests_breaks_the_api(role: str, one_of_each: dict[str
             answers.setdefault(name, set()).add(response.status_code)
             case.validate_response(response, checks=CHECKED)
 
-    Sequence.run(
-        settings=settings(
-            max_examples=SEQUENCES,
-            stateful_step_count=STEPS,
-            deadline=None,
-            database=None,
-            derandomize=True,
-            suppress_health_check=list(HealthCheck),
-        )
-    )
+    Sequence.run(settings=generated(sequences, stateful_step_count=STEPS))
     given = {status for statuses in answers.values() for status in statuses}
     assert 401 not in given
     if role == "viewer":
