@@ -1,5 +1,6 @@
 """A wrong variable stops the start and is named in one line, without its value."""
 
+import json
 import os
 import subprocess
 import sys
@@ -85,9 +86,27 @@ WRONG = [
 ]
 
 
+MASTERS = ["local", "local[12,4]", "local-cluster[2,2,1024]", "spark://h:7077", "yarn"]
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], "subprocess.CompletedProcess[str]"]:
+    """Start `manage.py check` with each wrong variable, and read the settings with each place where Spark runs."""
+    check, read = ["manage.py", "check"], ["-c", "from django.conf import settings; settings.DEBUG"]
+    cases = dict.fromkeys(WRONG, check) | {("SPARK_MASTER", master): read for master in MASTERS}
+    home = tmp_path_factory.mktemp("home")
+    asked = [{"program": program, "environment": _environment(dict([case]), home)} for case, program in cases.items()]
+    done = _start(["-m", "tests.web.starting"], {}, home, json.dumps(asked))
+    assert done.returncode == 0, done.stderr
+    ended = json.loads(done.stdout)
+    return {case: subprocess.CompletedProcess(cases[case], *end) for case, end in zip(cases, ended, strict=True)}
+
+
 @pytest.mark.parametrize(("name", "value"), WRONG, ids=[f"{name}-{number}" for number, (name, _) in enumerate(WRONG)])
-def test_a_wrong_variable_stops_the_start_with_one_line_that_names_it(name: str, value: str, tmp_path: Path) -> None:
-    ended = _start(["manage.py", "check"], {name: value}, tmp_path)
+def test_a_wrong_variable_stops_the_start_with_one_line_that_names_it(
+    name: str, value: str, started: dict[tuple[str, str], "subprocess.CompletedProcess[str]"]
+) -> None:
+    ended = started[name, value]
     assert ended.returncode != 0
     [line] = ended.stderr.strip().splitlines()
     assert name in line
@@ -166,9 +185,11 @@ def test_every_url_that_redis_takes_is_taken(url: str) -> None:
     assert Environment({"REDIS_URL": url}).redis("REDIS_URL", "") == url
 
 
-@pytest.mark.parametrize("master", ["local", "local[12,4]", "local-cluster[2,2,1024]", "spark://h:7077", "yarn"])
-def test_every_place_where_spark_runs_is_accepted(master: str, tmp_path: Path) -> None:
-    ended = _start(["-c", "from django.conf import settings; settings.DEBUG"], {"SPARK_MASTER": master}, tmp_path)
+@pytest.mark.parametrize("master", MASTERS)
+def test_every_place_where_spark_runs_is_accepted(
+    master: str, started: dict[tuple[str, str], "subprocess.CompletedProcess[str]"]
+) -> None:
+    ended = started["SPARK_MASTER", master]
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
@@ -207,13 +228,20 @@ def test_the_secrets_are_read_from_files(tmp_path: Path) -> None:
     assert "'USER': 'u', 'PASSWORD': 'p'" in ended.stdout
 
 
-def _start(program: list[str], changed: dict[str, str], home: Path) -> "subprocess.CompletedProcess[str]":
+def _environment(changed: dict[str, str], home: Path) -> dict[str, str]:
     known = {name: value for name, value in os.environ.items() if not name.startswith(("POISONADMIN_", "SPARK_"))}
     settings = {"DJANGO_SETTINGS_MODULE": "poisonadmin.settings", "POISONADMIN_HOME": str(home)}
+    return known | GOOD | settings | changed
+
+
+def _start(
+    program: list[str], changed: dict[str, str], home: Path, given: str = ""
+) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-W", "ignore", *program],
         cwd=ROOT,
-        env=known | GOOD | settings | changed,
+        env=_environment(changed, home),
+        input=given,
         capture_output=True,
         text=True,
         timeout=120,
