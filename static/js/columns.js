@@ -20,7 +20,7 @@ offers.addEventListener("click", (event) => {
   const has = names(used);
   const others = used.name === "pivot" ? [] : has.filter((one) => one !== name);
   used.value = (has.includes(name) ? others : [...others, name]).join(", ");
-  show();
+  used.dispatchEvent(new Event("input", { bubbles: true }));
 });
 for (const list of lists) {
   list.addEventListener("focus", () => {

@@ -273,10 +273,11 @@ class SavedReportSettings:
 
     name: str = settings.name_of(MAX_NAME_CHARS)
     days: int | None = settings.number(
-        "Days",
+        "The last days",
         within(1, 800),
         default=None,
-        note="The last whole days before each run, instead of the period above.",
+        hint="7",
+        note="So many whole days before each run, instead of two days below.",
     )
     schedule: str | None = settings.text(
         "Schedule: five cron fields", default=None, most=100, hint="0 7 * * 1", note="In the time zone above."

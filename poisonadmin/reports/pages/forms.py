@@ -43,7 +43,7 @@ FIGURES = {
     for name, _ in info.measures.columns
 }
 # What a link to the form may say, beside the filter.
-KEPT_FIELDS = ("kind", "first", "last", "time_zone")
+KEPT_FIELDS = ("kind", "days", "first", "last", "time_zone")
 _PARAMETER = re.compile(r"([\w.-]+)=(.+)")
 _OF_THE_LIST = {"cursor", "ordering", "since", "mark", "group_by", "sort"}
 
@@ -84,7 +84,7 @@ class ReportForm(SettingsFields):
     undone = "Nothing was made or saved."
     layout: ClassVar[tuple[tuple[str, str], ...]] = (
         ("", "kind format filter"),
-        ("Period", "first last by time_zone"),
+        ("Period", "days first last by time_zone"),
         ("Columns and groups", "columns group_by pivot figure"),
     )
     rest = "To keep it under a name"
@@ -124,6 +124,13 @@ class ReportForm(SettingsFields):
     )
     figure = TextField("Figure of the pivot", choices=[("", "How many there are"), *FIGURES.items()])
     name = TextField("Name", most=MAX_NAME_CHARS)
+    schedule = TextField(
+        "Schedule",
+        most=_SETTINGS["schedule"].most,
+        hint="only on request",
+        note="Five cron fields, in the time zone above: 0 7 * * 1 is every Monday at 7:00.",
+        list="schedules",
+    )
     # Of the saved report that the form was opened with.
     was = forms.CharField(required=False, widget=forms.HiddenInput)
     version = forms.IntegerField(required=False, widget=forms.HiddenInput)
@@ -163,7 +170,7 @@ class ReportForm(SettingsFields):
         asked = self.asked()
         report_filter(asked)
         if self.cleaned_data.get("days") and (self.cleaned_data.get("first") or self.cleaned_data.get("last")):
-            raise InvalidReport("days", "is a period, too; leave it or the days above empty.")
+            raise InvalidReport("days", "is a period, too; leave it or the two days empty.")
         if self.data.get("do") == "save":
             kept = SavedReportSettings(name=self.cleaned_data.get("name", ""), **self.values())
             saved.check_saved_report(kept, asked)

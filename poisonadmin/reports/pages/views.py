@@ -66,6 +66,8 @@ def ask(request: HttpRequest, principal: Principal) -> HttpResponseBase:
 
 def _form(request: HttpRequest, form: ReportForm, *, status: int = 200, **more: Any) -> HttpResponseBase:
     context = {"form": form, "columns_by_kind": columns_by_kind(), **more}
+    if getattr(request, "htmx", False):
+        return render(request, "reports/_preview.html", context)
     return render(request, "reports/report_form.html", context, status=status)
 
 
