@@ -1,5 +1,6 @@
 """People and access in Chromium: an account with role, addresses and token; a passkey as the second factor."""
 
+import pytest
 from django.contrib.auth.models import User
 from playwright.sync_api import Browser, Page
 
@@ -90,32 +91,40 @@ def test_a_passkey_is_the_second_factor(transactional_db: None, server: str, chr
     page.context.close()
 
 
+WIDE, NARROW = (1440, 900), (390, 844)
+ALL_LOOKS = [("light", WIDE), ("light", NARROW), ("dark", WIDE), ("dark", NARROW)]
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        pytest.param([("light", WIDE), ("dark", NARROW)], id="two"),
+        pytest.param(ALL_LOOKS, id="all", marks=pytest.mark.long),
+    ],
+)
 def test_the_pages_are_accessible_wide_and_narrow_light_and_dark(
-    transactional_db: None, server: str, chromium: Browser
+    transactional_db: None, server: str, chromium: Browser, looks: list[tuple[str, tuple[int, int]]]
 ) -> None:
     make_admin()
     found: dict[str, object] = {}
-    for theme in ("light", "dark"):
-        for width, height in ((1440, 900), (390, 844)):
-            page = logged_in_page(
-                chromium, server, "ada", color_scheme=theme, viewport={"width": width, "height": height}
-            )
-            paths = [
-                "/people/",
-                "/people/new/",
-                "/people/ada/",
-                "/you/",
-                "/accounts/2fa/",
-                "/accounts/2fa/totp/activate/",
-            ]
-            for path in [*paths, "/accounts/login/"]:
-                page.goto(path)
-                if page.url.split("?")[0].endswith("reauthenticate/"):
-                    page.fill("input[name=password]", PASSWORD)
-                    page.click("button[type=submit]")
-                if complaints := violations(page):
-                    found[f"{path} {theme} {width}"] = complaints
-                if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-                    found[f"{path} {theme} {width} scroll"] = "wider than the screen"
-            page.context.close()
+    for theme, (width, height) in looks:
+        page = logged_in_page(chromium, server, "ada", color_scheme=theme, viewport={"width": width, "height": height})
+        paths = [
+            "/people/",
+            "/people/new/",
+            "/people/ada/",
+            "/you/",
+            "/accounts/2fa/",
+            "/accounts/2fa/totp/activate/",
+        ]
+        for path in [*paths, "/accounts/login/"]:
+            page.goto(path)
+            if page.url.split("?")[0].endswith("reauthenticate/"):
+                page.fill("input[name=password]", PASSWORD)
+                page.click("button[type=submit]")
+            if complaints := violations(page):
+                found[f"{path} {theme} {width}"] = complaints
+            if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+                found[f"{path} {theme} {width} scroll"] = "wider than the screen"
+        page.context.close()
     assert found == {}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -76,7 +77,13 @@ def written(payloads: list[bytes], path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+GENERATED = {
+    "payloads": st.lists(PAYLOADS, min_size=1, max_size=12),
+    "queries": st.lists(QUERIES, min_size=3, max_size=3),
+}
+
+
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 @example(
     payloads=[b'{"total": 77}' + b" " * size for size in (0, MAX_JSON_BYTES - 13, MAX_JSON_BYTES)],
     queries=["payload.$.total:77", "!payload.$.total:77"],
@@ -85,10 +92,24 @@ def written(payloads: list[bytes], path: Path) -> None:
     payloads=[rb'{"tot\u0061l": 77}', b'{"total": 77.0}', b'["total", 77]', b'{"total": "77"}'],
     queries=["payload.$.total:77", "payload.$.total:>7"],
 )
-@given(payloads=st.lists(PAYLOADS, min_size=1, max_size=12), queries=st.lists(QUERIES, min_size=3, max_size=3))
+@given(**GENERATED)
 def test_a_scan_finds_what_a_plain_loop_finds(
     going: Searching, tmp_path: Path, payloads: list[bytes], queries: list[str]
 ) -> None:
+    assert_found_alike(going, tmp_path, payloads, queries)
+
+
+@pytest.mark.long
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(**GENERATED)
+def test_many_scans_find_what_plain_loops_find(
+    going: Searching, tmp_path: Path, payloads: list[bytes], queries: list[str]
+) -> None:
+    assert_found_alike(going, tmp_path, payloads, queries)
+
+
+def assert_found_alike(going: Searching, tmp_path: Path, payloads: list[bytes], queries: list[str]) -> None:
+    """Fail unless both find the same in the archive and among live messages, by their ids and by ranges of them."""
     written(payloads, tmp_path / "some.parquet")
     ids = put(*payloads, headers=[{"t": str(n % 3)} for n in range(len(payloads))])
     for query in queries:
