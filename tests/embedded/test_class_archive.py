@@ -56,6 +56,7 @@ def test_an_archive_of_another_java_is_not_used(trained_server: ConnectServer, t
     assert not server.has_archive
 
 
+@pytest.mark.long
 def test_what_java_itself_cannot_use_is_no_obstacle(trained_server: ConnectServer, tmp_path: Path) -> None:
     server = ConnectServer(tmp_path, trained_server.java_home)
     server.directory.mkdir()

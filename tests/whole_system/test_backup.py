@@ -144,6 +144,7 @@ def test_a_backup_goes_only_into_an_empty_database_and_a_file_that_is_not_there(
     assert list(tmp_path.iterdir()) == [file]
 
 
+@pytest.mark.long
 def test_a_broken_backup_leaves_the_new_home_empty(installation: Installation, tmp_path: Path) -> None:
     file, home = tmp_path / "backup", tmp_path / "new"
     assert manage(installation, "backup", str(file)).returncode == 0
