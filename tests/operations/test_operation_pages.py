@@ -1,14 +1,16 @@
 """Operations in the dashboard: from a list to the ledger, with one reason."""
 
+import re
 from collections.abc import Callable
 
 import pytest
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.decisions.operations.commands.beginning import begin
+from poisonadmin.decisions.operations.commands.beginning import OperationTerms, begin
 from poisonadmin.decisions.operations.commands.operations import carry_on
 from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.domain.pace import Pace
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.store.models.operation import Operation
 from tests.fixtures.api import take_dead
@@ -60,23 +62,43 @@ def test_the_reason_is_asked_for_and_what_is_wrong_is_said_at_its_field(operator
     assert not Operation.objects.exists()
 
 
-def test_it_is_paused_and_cancelled_with_a_reason(operator_browser: Client) -> None:
+def test_it_is_paused_at_once_and_cancelled_with_a_reason(operator_browser: Client) -> None:
     take_dead()
     operation = begin(
         freeze({"state": ["NDLV"]}, principal=SYSTEM), OperationAction.APPROVE, reason="r", principal=SYSTEM
     )
     address = f"/operations/{operation}/"
-    operator_browser.post(f"{address}pause/", {"reason": ""})
-    assert Operation.objects.get().state == "running"
-    operator_browser.post(f"{address}pause/", {"reason": "wait"})
+    operator_browser.post(f"{address}pause/")
     assert "Paused" in html_of(operator_browser.get(address))
+    operator_browser.post(f"{address}cancel/", {"reason": ""})
+    assert Operation.objects.get().state == "paused"
     operator_browser.post(f"{address}cancel/", {"reason": "stop"})
     carry_on()
     page = html_of(operator_browser.get(address))
     assert "Cancelled before delivery" in page
-    assert "Pause…" not in page
+    assert ">Pause<" not in page
     again = operator_browser.post(f"{address}resume/", {"reason": "go"}, follow=True)
     assert "it cannot resume now" in html_of(again)
+
+
+def test_the_canary_is_shown_as_steps_and_the_ledger_as_a_bar(browser_of: Callable[[str], Client]) -> None:
+    for _ in range(13):
+        take_dead()
+    take_dead("elsewhere.x")
+    selection = freeze({"state": ["NDLV"]}, principal=SYSTEM)
+    pace = Pace(50.0, has_canary=True)
+    operation = begin(selection, OperationAction.APPROVE, reason="r", principal=SYSTEM, terms=OperationTerms(pace))
+    operator = browser_of("operator")
+    page = html_of(operator.get(f"/operations/{operation}/"))
+    steps = re.findall(r'<li class="step-(\w+)"[^>]*><strong>(all )?([\d,]+)', page)
+    assert steps == [("running", "", "1"), ("waiting", "", "10"), ("waiting", "all ", "3")]
+    assert f'href="/operations/{operation}/members/unanswered/" aria-label="14 not answered yet"' in page
+    assert "At most 50 deliveries a second; a canary of 1, then 10, then 100" in page
+    assert "data-undo title=" in page
+    viewed = html_of(browser_of("viewer").get(f"/operations/{operation}/"))
+    assert viewed.count('disabled title="For the role operator or') == 2
+    operator.post(f"/operations/{operation}/undo/")
+    assert Operation.objects.get().state in ("cancelling", "cancelled")
 
 
 def test_each_line_of_the_ledger_opens_its_messages(operator_browser: Client) -> None:

@@ -102,6 +102,36 @@ def ledger(recorded: Mapping[str, int], *, count: int, walked: int, changed: int
 # How many members each stage of a canary tries, and how many have been decided on at its end.
 STAGE_SIZES = (1, 10, 100)
 STAGE_ENDS = tuple(accumulate(STAGE_SIZES))
+
+
+@dataclass(frozen=True)
+class CanaryStep:
+    """A stage of a canary and how many members it tries; the last one is all that is left. `state`: done or
+    waiting, and in between that of the operation."""
+
+    size: int
+    state: str
+
+
+def canary_steps(state: str, *, count: int, walked: int, answered: int) -> list[CanaryStep]:
+    """Return the stages of an operation in a state that has decided on `walked` of `count` members.
+
+    >>> [(step.size, step.state) for step in canary_steps(RUNNING, count=5000, walked=111, answered=11)]
+    [(1, 'done'), (10, 'done'), (100, 'running'), (4889, 'waiting')]
+    >>> [(step.size, step.state) for step in canary_steps(HALTED, count=7, walked=1, answered=1)]
+    [(1, 'halted'), (6, 'waiting')]
+    """
+    steps = []
+    for start, stage_end in zip((0, *STAGE_ENDS), (*STAGE_ENDS, count), strict=True):
+        end = min(stage_end, count)
+        if start >= end:
+            break
+        is_over = walked > end or (answered >= end and state != HALTED)
+        has_begun = walked > start or (start == 0 and state == RUNNING)
+        steps.append(CanaryStep(end - start, "done" if is_over else str(state) if has_begun else "waiting"))
+    return steps
+
+
 # Of those that were answered. One alone may fail by chance once there are enough others.
 MOST_FAILED_SHARE = 0.1
 

@@ -17,9 +17,15 @@ from poisonadmin.decisions.operations.commands import operations
 from poisonadmin.decisions.operations.commands.carry_out import principal_of
 from poisonadmin.decisions.operations.commands.operations import record_export
 from poisonadmin.decisions.operations.commands.undoing import can_undo, undo
-from poisonadmin.decisions.operations.domain.actions import ACTIONS, OperationAction
+from poisonadmin.decisions.operations.domain.actions import ACTIONS
 from poisonadmin.decisions.operations.domain.awaited_version import BeginWhen
-from poisonadmin.decisions.operations.domain.lifecycle import OperationChange, OperationState, changes_of
+from poisonadmin.decisions.operations.domain.lifecycle import (
+    CanaryStep,
+    OperationChange,
+    OperationState,
+    canary_steps,
+    changes_of,
+)
 from poisonadmin.decisions.operations.domain.pace import Pace
 from poisonadmin.decisions.operations.domain.replay import WAIVABLE
 from poisonadmin.decisions.operations.pages.selections import shown_preview
@@ -86,7 +92,8 @@ def show(request: HttpRequest, principal: Principal, operation_id: int) -> HttpR
         else [],
         "running": found.ended_at is None,
         "pace": _pace(found),
-        "can_undo": can_undo(found) and found.action == OperationAction.FAIL,
+        "steps": _steps(found) if found.canary else [],
+        "can_undo": can_undo(found),
         "has_failures": found.ledger.failed_same or found.ledger.failed_new or found.ledger.blacklisted,
         "params": param_lines(found.params),
         "sign_off": SignOffNeeded(**found.sign_off) if found.sign_off else None,
@@ -146,12 +153,12 @@ def as_csv(request: HttpRequest, principal: Principal, operation_id: int) -> Htt
 @require_POST
 @page(Permission.DECIDE)
 def change(request: HttpRequest, principal: Principal, operation_id: int, what: str) -> HttpResponseBase:
-    """Pause, resume or cancel an operation."""
+    """Pause, resume or cancel an operation; only the last one asks why."""
     if what not in set(OperationChange):
         raise Http404(what)
     target = back_to(request, reverse("operations-one", args=[operation_id]))
     reason = reason_of(request)
-    if not reason:
+    if what == OperationChange.CANCEL and not reason:
         notes.error(request, NO_REASON)
         return HttpResponseRedirect(target)
     try:
@@ -180,6 +187,12 @@ def take_back(request: HttpRequest, principal: Principal, operation_id: int) -> 
         count = len(restored.changed)
         notes.success(request, f"{count} message{' waits' if count == 1 else 's wait'} for a decision again.")
     return HttpResponseRedirect(target)
+
+
+def _steps(found: OperationDetail) -> list[CanaryStep]:
+    """Return the stages of its canary."""
+    answered = found.done - found.ledger.cancelled
+    return canary_steps(found.state, count=found.count, walked=found.walked, answered=answered)
 
 
 def _pace(found: OperationDetail) -> dict[str, Any]:
