@@ -1,4 +1,5 @@
 // The frame around every page: theme, side bar, menus, notes, and what happens when the server does not answer.
+import "./explain.js";
 import { remember } from "./memory.js";
 
 const THEMES = ["system", "light", "dark"];

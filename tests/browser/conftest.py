@@ -27,7 +27,7 @@ from tests.browser.shots import ARGUMENTS
 from tests.fixtures.database import Snapshot, taken_away
 
 PASSWORD = "correct-horse-battery"
-START_SECONDS = 30
+START_SECONDS = 120
 
 
 @dataclass

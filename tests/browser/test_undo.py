@@ -3,8 +3,16 @@
 import pytest
 from playwright.sync_api import expect
 
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.decisions.operations.commands.beginning import begin
+from poisonadmin.decisions.operations.commands.operations import carry_on
+from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.store.models.message import Message
+from poisonadmin.store.models.operation import Operation
+from tests.browser.axe import violations
 from tests.browser.conftest import Visit
+from tests.browser.test_night import Clicks
+from tests.fixtures.api import take_dead
 from tests.fixtures.pages import dead_letter
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -24,10 +32,28 @@ def test_a_wrong_fail_is_taken_back_at_once_and_later(visit: Visit, width: int) 
         page.locator("#dialog button[type=submit]").click()
         expect(page.locator("#flash")).to_contain_text("3 messages marked FAIL.")
         if at_once:
+            assert violations(page) == []
             page.locator("#flash").get_by_role("button", name="Undo").click()
         else:
             visit.open("/operations/")
             page.locator("main table a[href^='/operations/']").first.click()
             page.get_by_role("button", name="Undo").click()
         expect(page.locator("#flash")).to_contain_text("3 messages wait for a decision again.")
+        assert set(Message.objects.values_list("state", flat=True)) == {"NDLV"}
+
+
+def test_a_wrong_fail_of_two_hundred_is_one_click_at_once_and_three_an_hour_later(visit: Visit) -> None:
+    for _ in range(200):
+        take_dead()
+    for route in ("at once", "later"):
+        begin({"state": ["NDLV"]}, OperationAction.FAIL, reason="A mistake.", principal=SYSTEM)
+        carry_on()
+        page = visit.open("/" if route == "later" else f"/operations/{Operation.objects.latest('id').id}/")
+        click = Clicks(page)
+        if route == "later":
+            click(role="link", name="Operations")
+            click(role="link", name="Mark FAIL #")
+        click(role="button", name="Undo")
+        expect(page.locator("#flash")).to_contain_text("200 messages wait for a decision again.")
+        assert click.count == (3 if route == "later" else 1)
         assert set(Message.objects.values_list("state", flat=True)) == {"NDLV"}

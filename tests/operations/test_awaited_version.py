@@ -213,7 +213,7 @@ def test_a_sign_off_that_expires_ends_it() -> None:
     failed(3)
     save_sign_off_rule("#", None, above=2, principal=SYSTEM)
     operation = approve_when_mended()
-    Operation.objects.update(sign_off_expires_at=timezone.now() - timedelta(seconds=1))
+    Operation.objects.update(sign_off_expires_at=timezone.now() - timedelta(hours=1))
     report_deployment("shop", "2.5.0", principal=SYSTEM)
     tick()
     assert state(operation) == "cancelled"

@@ -6,14 +6,15 @@ from django.conf import settings
 from django.template.loader import get_template
 
 from poisonadmin.decisions.operations.domain.actions import ACTIONS
-from poisonadmin.messages.domain.outcomes import Outcome
+from poisonadmin.messages.domain.explanations import EXPLANATIONS
+from poisonadmin.messages.domain.outcomes import MemberOutcome, Outcome
 from poisonadmin.messages.domain.states import Event, Reason, State, sources
 from poisonadmin.policies.domain.resolution import FIELDS
 from poisonadmin.policies.domain.settings import SECTIONS as SETTINGS
 from poisonadmin.policies.pages.form import PolicyForm
 from poisonadmin.store.models.claim import NodeEnd
 from poisonadmin.web.pages import words
-from poisonadmin.web.pages.templatetags.pages import paths_of
+from poisonadmin.web.pages.templatetags.pages import explains, paths_of
 from poisonadmin.web.pages.views import sections
 from tests.fixtures.pages import page_routes
 
@@ -26,6 +27,17 @@ def test_every_state_reason_and_event_has_words() -> None:
     assert set(words.EVENTS) == set(Event)
     assert set(words.OUTCOMES) == set(Outcome)
     assert set(words.NODE_ENDS) == set(NodeEnd)
+    assert set(words.MEMBER_OUTCOMES) == set(MemberOutcome)
+
+
+def test_every_state_reason_outcome_and_word_of_the_ledger_is_explained() -> None:
+    known = {"state": State, "reason": Reason, "outcome": Outcome, "ledger": MemberOutcome}
+    assert {kind: set(texts) for kind, texts in EXPLANATIONS.items()} == {
+        kind: set(codes) for kind, codes in known.items()
+    }
+    assert explains("state", "NDLV") == (
+        'data-explained title="It is stopped. Nothing happens until somebody decides."'
+    )
 
 
 def test_no_page_speaks_of_claims_leases_or_settling() -> None:

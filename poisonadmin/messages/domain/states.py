@@ -236,19 +236,26 @@ def mermaid() -> str:
 
 
 def page() -> str:
-    """Return docs/use/states.md: the states, the table, the diagram."""
+    """Return docs/use/states.md: the states, the table, the reasons, the diagram."""
+    # Here, since it explains what this module declares.
+    from poisonadmin.messages.domain.explanations import REASONS, STATES
+
     return "\n".join(
         [
             "# States of a message",
             "",
             "`python -m poisonadmin.messages.domain.states > docs/use/states.md` writes this page.",
             "",
-            *_table(("state", "means"), ((f"`{state}`", label) for state, label in LABELS.items())),
+            *_table(
+                ("state", "name", "means"), ((f"`{one}`", LABELS[State(one)], text) for one, text in STATES.items())
+            ),
             "",
             "Every change of state is a conditional update that writes one history row in the same transaction.",
             "An event that the table does not list for a message's state is refused with `409 transition_not_allowed`.",
             "",
             *_table(("from", "event", "to", "reasons"), (_row(transition) for transition in TRANSITIONS)),
+            "",
+            *_table(("reason", "means"), ((f"`{one}`", text) for one, text in REASONS.items())),
             "",
             "```mermaid",
             mermaid(),

@@ -4,21 +4,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from poisonadmin.messages.domain.outcomes import MemberOutcome, Outcome
-from poisonadmin.messages.domain.states import LABELS, Confirming, Event, Reason, State
+from poisonadmin.messages.domain.states import LABELS, Confirming, Event, Reason
 from poisonadmin.store.models.claim import NodeEnd
 
 SIGN_OFF_NEEDED = "Nothing is done yet: another person has to sign off."
 
 STATE_LABELS: dict[str, str] = {str(state): label for state, label in LABELS.items()}
 STATES = {state: f"{label} ({state})" for state, label in STATE_LABELS.items()}
-
-STATE_HINTS: dict[str, str] = {
-    State.TBDL: "Waiting for its next delivery",
-    State.DLNG: "With a worker right now",
-    State.DLVD: "Accepted by its destination",
-    State.NDLV: "Stopped; an administrator decides",
-    State.FAIL: "Given up; kept for the record",
-}
 
 REASONS: dict[str, str] = {
     Reason.IMPORTED: "Handed in as a dead letter",

@@ -14,9 +14,11 @@ from django.template import Context
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.html import format_html
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.core.domain.access import Permission, roles_with
+from poisonadmin.messages.domain.explanations import explanation
 from poisonadmin.web.pages import sanitising, tables, words
 
 _OUTLINES = settings.BASE_DIR / "node_modules" / "@tabler" / "icons" / "icons" / "outline"
@@ -105,9 +107,16 @@ def icon(name: str) -> dict[str, Any]:
 
 
 @register.inclusion_tag("web/_state.html")
-def state(code: str) -> dict[str, Any]:
-    """Show a state as colour and word, its code beside it."""
-    return {"code": code, "words": words.STATE_LABELS.get(code, code), "hint": words.STATE_HINTS.get(code, "")}
+def state(code: str, *, is_inside: bool = False) -> dict[str, Any]:
+    """Show a state as colour and word, its code beside it. `is_inside`: of a link or label, which has the focus."""
+    return {"code": code, "words": words.STATE_LABELS.get(code, code), "is_inside": is_inside}
+
+
+@register.simple_tag
+def explains(kind: str, code: str) -> str:
+    """Return the attributes of an element that explains a word on hover, focus and tap (static/js/explain.js)."""
+    text = explanation(kind, code)
+    return format_html('data-explained title="{}"', text) if text else ""
 
 
 @register.inclusion_tag("web/_time.html")
