@@ -3,6 +3,7 @@
 import re
 
 from django.conf import settings
+from django.template import Context, Template
 from django.template.loader import get_template
 
 from poisonadmin.decisions.operations.domain.actions import ACTIONS
@@ -14,7 +15,7 @@ from poisonadmin.policies.domain.settings import SECTIONS as SETTINGS
 from poisonadmin.policies.pages.form import PolicyForm
 from poisonadmin.store.models.claim import NodeEnd
 from poisonadmin.web.pages import words
-from poisonadmin.web.pages.templatetags.pages import explains, paths_of
+from poisonadmin.web.pages.templatetags.pages import paths_of
 from poisonadmin.web.pages.views import sections
 from tests.fixtures.pages import page_routes
 
@@ -35,9 +36,8 @@ def test_every_state_reason_outcome_and_word_of_the_ledger_is_explained() -> Non
     assert {kind: set(texts) for kind, texts in EXPLANATIONS.items()} == {
         kind: set(codes) for kind, codes in known.items()
     }
-    assert explains("state", "NDLV") == (
-        'data-explained title="It is stopped. Nothing happens until somebody decides."'
-    )
+    text = Template('<a {% explains "state" "NDLV" %}>').render(Context())
+    assert text == '<a data-explained title="It is stopped. Nothing happens until somebody decides.">'
 
 
 def test_no_page_speaks_of_claims_leases_or_settling() -> None:

@@ -14,7 +14,6 @@ from django.template import Context
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.core.domain.access import Permission, roles_with
@@ -112,11 +111,10 @@ def state(code: str, *, is_inside: bool = False) -> dict[str, Any]:
     return {"code": code, "words": words.STATE_LABELS.get(code, code), "is_inside": is_inside}
 
 
-@register.simple_tag
-def explains(kind: str, code: str) -> str:
-    """Return the attributes of an element that explains a word on hover, focus and tap (static/js/explain.js)."""
-    text = explanation(kind, code)
-    return format_html('data-explained title="{}"', text) if text else ""
+@register.inclusion_tag("web/_explains.html")
+def explains(kind: str, code: str) -> dict[str, str]:
+    """Write the attributes of an element that explains a word on hover, focus and tap (static/js/explain.js)."""
+    return {"text": explanation(kind, code)}
 
 
 @register.inclusion_tag("web/_time.html")
