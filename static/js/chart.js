@@ -9,7 +9,10 @@ const SERIES = [
 ];
 let plot = null;
 let drawn = null;
+let counts = null;
 let deployments = [];
+const range = (_plot, _min, max) => [0, Math.max(4, max * 1.1)];
+const whole = (_plot, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? tick.toLocaleString("en") : ""));
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--chart-${name}`).trim();
 
@@ -48,6 +51,13 @@ function mark(plot) {
   pen.restore();
 }
 
+// Each bar stands on those after it, so that all of them together are as high as their sum.
+function stacked(found) {
+  const tops = SERIES.map(([, key]) => [...found[key]]);
+  for (let one = tops.length - 2; one >= 0; one--) tops[one] = tops[one].map((count, at) => count + tops[one + 1][at]);
+  return [found.at, ...tops, found.backlog];
+}
+
 function options() {
   const axis = { stroke: colour("text"), grid: { stroke: colour("grid"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
   return {
@@ -57,18 +67,24 @@ function options() {
     hooks: { draw: [mark] },
     cursor: { y: false, drag: { x: false, y: false } },
     legend: { live: true },
-    scales: { y: { range: (_plot, _min, max) => [0, Math.max(4, max * 1.1)] } },
-    axes: [{ ...axis, values: (_plot, ticks) => ticks.map(clock) }, { ...axis, size: 56, values: (_plot, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? tick.toLocaleString("en") : "")) }],
+    scales: { y: { range }, backlog: { range } },
+    axes: [
+      { ...axis, values: (_plot, ticks) => ticks.map(clock) },
+      { ...axis, size: 56, values: whole },
+      { ...axis, size: 56, values: whole, scale: "backlog", side: 1, grid: { show: false } },
+    ],
     series: [
       { label: "Time", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" },
       ...SERIES.map(([label, key]) => ({
         label,
         stroke: colour(key),
-        fill: `${colour(key)}22`,
-        width: 2,
+        fill: colour(key),
+        width: 0,
+        paths: uPlot.paths.bars({ size: [0.8] }),
         points: { show: false },
-        value: (_plot, value) => (value == null ? "–" : value.toLocaleString("en")),
+        value: (_plot, value, _series, at) => (value == null ? "–" : counts[key][at].toLocaleString("en")),
       })),
+      { label: "Backlog", scale: "backlog", stroke: colour("text"), width: 2, points: { show: false } },
     ],
   };
 }
@@ -85,7 +101,8 @@ async function load() {
   const answer = await fetch(`${place.dataset.url}?span=${encodeURIComponent(span)}`, { headers: { Accept: "application/json" } });
   const found = answer.headers.get("Content-Type")?.startsWith("application/json") ? await answer.json() : {};
   if (!answer.ok || !found.at) throw new Error(found.detail ?? "The chart cannot be read now.");
-  const points = [found.at, ...SERIES.map(([, key]) => found[key])];
+  const points = stacked(found);
+  counts = found;
   const isFirst = !drawn || drawn[0].length !== points[0].length;
   drawn = points;
   deployments = found.deployments;

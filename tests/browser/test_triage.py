@@ -117,10 +117,11 @@ def test_the_theme_and_the_zone_are_remembered(visit: Visit) -> None:
     expect(page.locator("[data-zone-name]")).to_have_text("Local")
 
 
-def test_the_overview_refreshes_itself_and_keeps_the_focus(visit: Visit) -> None:
+def test_home_refreshes_itself_and_keeps_the_focus(visit: Visit) -> None:
     dead_letter()
     page = visit.open_with_clock("/")
     expect(page.locator("#outcomes-chart canvas")).to_be_visible()
+    expect(page.locator(".needs")).to_contain_text("1 message needs a decision")
     page.locator("#tile-NDLV").focus()
     dead_letter()
     page.clock.fast_forward(5_000)

@@ -139,13 +139,11 @@ def test_what_was_blacklisted_since_is_announced(operator_browser: Client) -> No
     assert rows(text_of(operator_browser)) == [second, first]
 
 
-def test_the_overview_says_how_many_are_blacklisted_and_under_suspicion(operator_browser: Client) -> None:
+def test_home_says_how_many_crashed_their_consumer(operator_browser: Client) -> None:
     blacklisted()
-    crashes.crash(crashes.take([some(1)[0]]), Message.objects.latest("id").id)
-    tile = re.search(r'id="tile-crashed".*?</a>', text_of(operator_browser, "/"), re.DOTALL)
-    assert tile is not None
-    assert '<span class="figure">1</span>' in tile[0]
-    assert "1 candidate under way" in tile[0]
+    text = text_of(operator_browser, "/")
+    assert "1 message crashed its consumer" in text
+    assert 'href="/triage/?state=NDLV&amp;reason=blacklisted&amp;group_by=crashes"' in text
 
 
 def test_a_limited_account_sees_its_own_addresses_and_counts_no_others(browser_of: Callable[[str], Client]) -> None:

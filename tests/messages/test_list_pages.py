@@ -10,7 +10,6 @@ from django.test import Client
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.decisions.operations.commands.beginning import decide_on
 from poisonadmin.decisions.operations.domain.actions import OperationAction
-from poisonadmin.store.models.run import LongRun
 from tests.fixtures import decisions
 from tests.fixtures.pages import dead_letter, html_of, waiting
 
@@ -118,12 +117,10 @@ def test_the_overview_counts_every_state_and_names_them_in_words(operator_browse
     waiting("orders.eu")
     mara = principal("mara", Role.OPERATOR)
     decide_on([failed.id], OperationAction.FAIL, principal=mara, reason="nobody waits for it")
-    LongRun.objects.create(kind="redeliver", state="running", requested_by="system", result={"claimed": 3})
     text = html_of(operator_browser.get("/"))
     assert re.findall(r'class="figure">(\d+)<', text)[:5] == ["1", "0", "0", "1", "1"]
     assert "Needs decision <small>NDLV</small>" in text
     assert "nobody waits for it" in text
-    assert "3 taken" in text
 
 
 def test_the_chart_has_a_bucket_for_every_minute_of_the_hour(operator_browser: Client) -> None:
@@ -133,10 +130,13 @@ def test_the_chart_has_a_bucket_for_every_minute_of_the_hour(operator_browser: C
     assert len(found["at"]) == 61
     assert [second - first for first, second in zip(found["at"], found["at"][1:], strict=False)] == [60] * 60
     assert (sum(found["undecided"]), sum(found["failed"]), sum(found["delivered"])) == (1, 1, 0)
+    assert (found["backlog"][0], found["backlog"][-1]) == (0, 0)
+    dead_letter()
+    assert operator_browser.get("/outcomes.json?span=3600").json()["backlog"][-1] == 1
 
 
 def test_the_parts_of_the_overview_are_refreshed_alone(operator_browser: Client) -> None:
-    for part, mark in (("tiles", "tile-NDLV"), ("lists", "Top failure groups")):
+    for part, mark in (("now", "tile-NDLV"), ("decisions", "Recent decisions")):
         text = html_of(operator_browser.get(f"/?part={part}", headers=HTMX))
         assert mark in text
         assert "<html" not in text
@@ -147,7 +147,7 @@ def test_titles_say_object_and_count(operator_browser: Client) -> None:
     group = re.search(r"/groups/(\d+)/", html_of(operator_browser.get("/triage/?group_by=failure")))
     assert group is not None
     for path, title in (
-        ("/", "Overview: 1 undecided"),
+        ("/", "Home: 1 undecided"),
         ("/triage/?state=NDLV", "Triage, Needs decision (NDLV)"),
         (f"/messages/{message.id}/", f"Message #{message.id}: Needs decision (NDLV)"),
         (f"/groups/{group[1]}/", f"Failure group {group[1]}: 1 undecided"),

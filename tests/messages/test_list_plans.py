@@ -16,6 +16,7 @@ from poisonadmin.groups.queries.groups import ORDERINGS as GROUP_ORDERINGS
 from poisonadmin.groups.queries.groups import get_group, list_groups
 from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.domain.states import Reason, State
+from poisonadmin.messages.queries.counts import counts
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries import error_search, failures, list_plans, meanings
 from poisonadmin.search.queries.blacklist import list_blacklisted
@@ -23,6 +24,7 @@ from poisonadmin.search.queries.failures import FailureFilter, list_failures
 from poisonadmin.search.queries.lists import ORDERINGS, list_messages
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.rule import BusinessKey
+from poisonadmin.system.pages.needs import needs
 from poisonadmin.system.queries import overview
 from sample.backlog.load import load_backlog
 
@@ -176,8 +178,7 @@ def test_the_other_pages_go_along_indexes(known: dict[str, Any]) -> None:
     assert_cheap(lambda cursor: list_blacklisted(principal=SYSTEM, limit=20, cursor=cursor))
     for ask in (
         lambda: get_group(known["group"], principal=SYSTEM),
-        lambda: overview.oldest_undecided(SYSTEM),
-        lambda: overview.top_groups(SYSTEM),
+        lambda: needs(SYSTEM, counts(SYSTEM)),
         lambda: overview.undecided_count(SYSTEM),
     ):
         for plan in plans_of(ask):

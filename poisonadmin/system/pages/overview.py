@@ -1,4 +1,4 @@
-"""The first page: how the messages stand, what is late, what waits for a decision."""
+"""Home: what needs somebody now, how the messages stand, and what was decided."""
 
 from typing import Any
 
@@ -11,16 +11,13 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.decisions.operations.domain.actions import ACTIONS
 from poisonadmin.decisions.operations.queries.operations import list_operations
 from poisonadmin.deployments.queries import deployments_since
-from poisonadmin.messages.domain.states import Reason, State
-from poisonadmin.messages.queries.counts import counts, empty, unconfirmed, wrong_counts
-from poisonadmin.runs.queries.jobs import list_jobs
-from poisonadmin.search.queries import blacklist
+from poisonadmin.messages.queries.counts import counts
+from poisonadmin.system.pages.needs import needs
 from poisonadmin.system.queries import overview
 from poisonadmin.web.pages.views import Section, SidebarEntry, page, require_known
 
 SPAN_WORDS = {900: "15 min", 3600: "1 hour", 21_600: "6 hours", 86_400: "1 day"}
 DEFAULT_SPAN = 900
-JOBS_SHOWN = 5
 DECISIONS_SHOWN = 8
 SERIES = ("delivered", "retried", "undecided", "failed")
 
@@ -30,11 +27,11 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the page; one of its two living parts when htmx asks for it."""
     require_known(request, "span", "part")
     part = request.GET.get("part") if request.htmx else None  # type: ignore[attr-defined]
-    if part == "tiles":
-        return render(request, "system/overview_tiles.html", _tiles(principal))
-    if part == "lists":
-        return render(request, "system/overview_lists.html", _lists(principal))
-    context = _tiles(principal) | _lists(principal) | {"span": _span(request), "spans": SPAN_WORDS}
+    if part == "now":
+        return render(request, "system/overview_now.html", _now(principal))
+    if part == "decisions":
+        return render(request, "system/overview_decisions.html", _decisions(principal))
+    context = _now(principal) | _decisions(principal) | {"span": _span(request), "spans": SPAN_WORDS}
     return render(request, "system/overview.html", context)
 
 
@@ -52,6 +49,7 @@ def outcomes_over_time(request: HttpRequest, principal: Principal) -> HttpRespon
                 [int(one.at.timestamp()), one.words] for one in deployments_since(buckets[0].at, principal=principal)
             ],
             **{name: [getattr(bucket, name) for bucket in buckets] for name in SERIES},
+            "backlog": overview.backlog(buckets, principal),
         }
     )
 
@@ -61,29 +59,18 @@ def _span(request: HttpRequest) -> int:
     return int(text) if text.isascii() and text.isdigit() and int(text) in SPAN_WORDS else DEFAULT_SPAN
 
 
-def _tiles(principal: Principal) -> dict[str, Any]:
+def _now(principal: Principal) -> dict[str, Any]:
     found = counts(principal)
     return {
         "counts": found.by_state,
-        "blacklisted": found.by_reason.get(Reason.BLACKLISTED, empty())[State.NDLV],
-        "candidates": blacklist.count_candidates(principal=principal),
-        "unconfirmed": unconfirmed(principal),
+        "needs": needs(principal, found),
         "nothing_yet": not any(found.by_state.values()),
-        "due": overview.due(principal),
-        "oldest": overview.oldest_undecided(principal),
-        "wrong_counts": wrong_counts(principal),
-        "fleet": overview.fleet() if principal.sees_everything else None,
     }
 
 
-def _lists(principal: Principal) -> dict[str, Any]:
-    return {
-        "groups": overview.top_groups(principal),
-        "jobs": list_jobs(principal=principal, limit=JOBS_SHOWN).results,
-        "decisions": [
-            (row, ACTIONS[row.action]) for row in list_operations(principal=principal, limit=DECISIONS_SHOWN).results
-        ],
-    }
+def _decisions(principal: Principal) -> dict[str, Any]:
+    page = list_operations(principal=principal, limit=DECISIONS_SHOWN)
+    return {"decisions": [(row, ACTIONS[row.action]) for row in page.results]}
 
 
 urlpatterns = [

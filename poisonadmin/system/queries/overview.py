@@ -10,15 +10,12 @@ from django.db import connection
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import InvalidFilter
-from poisonadmin.core.queries.masking import with_titles
-from poisonadmin.core.queries.rows import bounded, fetch, fetch_one, fetch_rows, fetch_values
+from poisonadmin.core.queries.rows import bounded, fetch, fetch_rows, fetch_values
 from poisonadmin.core.queries.scope import scope_condition, visible_ids
 from poisonadmin.core.queries.sql import EMPTY, Sql
 from poisonadmin.messages.domain.states import Confirming
 from poisonadmin.messages.queries.counts import CONFIRMING, NOW
 from poisonadmin.messages.queries.due import CAP, come_due
-from poisonadmin.messages.queries.merged_groups import SEEN_AS
-from poisonadmin.search.queries.meanings import IS_SNOOZED
 from poisonadmin.system.queries.nodes import ALIVE
 
 _IS_OVERDUE = Sql("NOT is_held AND due_at < now() - interval '10 s'")
@@ -29,48 +26,6 @@ SPANS = {900: 15, 3600: 60, 21_600: 300, 86_400: 1800}
 # A row carries the time at which its transaction began; none that writes history lasts so long.
 SETTLED_AFTER = timedelta(minutes=2)
 REMEMBERED_CHARTS = 64
-
-
-@dataclass(frozen=True)
-class Due:
-    """`due` counts what should be delivered now, `overdue` what is late by more than 10 s and waits for no operation,
-    `held` what has come due on an address that does not deliver, or behind a message of its ordered conversation that
-    waits for a decision; each counted up to 10,000. `next_due` is when the next one is due, at the earliest.
-    """
-
-    due: int
-    overdue: int
-    held: int
-    next_due: datetime | None
-
-
-@dataclass(frozen=True)
-class OldestUndecided:
-    """The message that has waited longest for a decision."""
-
-    id: int
-    message_id: str
-    address: str
-    state_at: datetime
-
-
-@dataclass(frozen=True)
-class TopGroup:
-    """A failure group and how many undecided messages it holds."""
-
-    id: int
-    title: str
-    error_class: str
-    undecided: int
-    last_at: datetime
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """Nodes that deliver right now, and when one was last seen."""
-
-    alive: int
-    last_seen_at: datetime | None
 
 
 def undecided_count(principal: Principal) -> int:
@@ -84,91 +39,19 @@ def undecided_count(principal: Principal) -> int:
     return int(fetch_values(count)[0])
 
 
-def due(principal: Principal) -> Due:
-    """Return what is due, overdue, or due and held, lane by lane from the index that the delivery uses."""
-    principal.require(Permission.READ)
-    scope = scope_condition(principal, "l.address_id")
-    row = fetch_one(
-        Due,
-        Sql(
-            """SELECT count(*) FILTER (WHERE NOT is_held) AS due, count(*) FILTER (WHERE {overdue}) AS overdue,
-                   least(count(*) FILTER (WHERE is_held), {cap}) AS held,
-                   (SELECT min(l.next_due) FROM lane l WHERE l.is_open AND l.next_due > now() AND {scope}) AS next_due
-            FROM ({come_due}) waiting""",
-            overdue=_IS_OVERDUE + Sql("AND operation_id IS NULL"),
-            cap=CAP,
-            come_due=come_due(scope),
-            scope=scope,
-        ),
-    )
-    assert row is not None
-    return row
-
-
-def oldest_undecided(principal: Principal) -> OldestUndecided | None:
-    """Return the message that has waited longest for a decision."""
-    principal.require(Permission.READ)
-    return fetch_one(
-        OldestUndecided,
-        Sql(
-            """SELECT m.id, e.message_id, a.name AS address, m.state_at
-            FROM (SELECT id, address_id, undecided_at AS state_at FROM message m
-                  WHERE undecided_at IS NOT NULL AND {scope} ORDER BY undecided_at, id LIMIT 1) m
-            JOIN envelope e ON e.id = m.id JOIN address a ON a.id = m.address_id""",
-            scope=scope_condition(principal),
-        ),
-    )
-
-
-def top_groups(principal: Principal, limit: int = 6) -> list[TopGroup]:
-    """Return the failure groups with the most undecided messages, of those that are not snoozed."""
-    principal.require(Permission.READ)
-    found = fetch(
-        TopGroup,
-        Sql(
-            """SELECT top.id, named.title, named.error_class, n AS undecided, top.last_at
-            FROM (SELECT {group} AS id, sum(each.n)::bigint AS n, max(g.last_at) AS last_at,
-                         coalesce(min(g.id) FILTER (WHERE g.merged_into_id IS NULL), min(g.id)) AS named_id
-                  FROM (SELECT group_id, sum(n) AS n FROM {now}
-                        WHERE state = 'NDLV' AND group_id IS NOT NULL AND {scope} GROUP BY 1 HAVING sum(n) > 0) each
-                       JOIN failure_group g ON g.id = each.group_id
-                       LEFT JOIN annotation said ON said.group_id = {group}
-                  WHERE ({is_snoozed}) IS NOT TRUE GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {limit}) top
-            JOIN failure_group named ON named.id = top.named_id ORDER BY n DESC, top.id""",
-            group=SEEN_AS,
-            now=NOW,
-            scope=scope_condition(principal, "c.address_id"),
-            is_snoozed=IS_SNOOZED,
-            limit=limit,
-        ),
-    )
-    return with_titles(found, principal)
-
-
-def fleet() -> Fleet:
-    """Return the state of the nodes; they belong to no address."""
-    row = fetch_one(
-        Fleet,
-        Sql(
-            """SELECT count(*) FILTER (WHERE {alive}) AS alive,
-                   (SELECT heartbeat_at FROM node ORDER BY id DESC LIMIT 1) AS last_seen_at
-            FROM node n WHERE ended_at IS NULL""",
-            alive=ALIVE,
-        ),
-    )
-    assert row is not None
-    return row
-
-
 @dataclass(frozen=True)
 class Bucket:
-    """The outcomes in one bar's width from `at`. `retried`: failed and waits for its next delivery."""
+    """The outcomes in one bar's width from `at`. `retried`: failed and waits for its next delivery.
+
+    `decided`: how many no longer needed a decision.
+    """
 
     at: datetime
     delivered: int = 0
     retried: int = 0
     undecided: int = 0
     failed: int = 0
+    decided: int = 0
 
 
 # (database, scope, width) -> the buckets that can no longer change: a page that asks again reads the newest only.
@@ -197,6 +80,16 @@ def outcomes_by_time(principal: Principal, *, span: int) -> list[Bucket]:
     return buckets
 
 
+def backlog(buckets: Sequence[Bucket], principal: Principal) -> list[int]:
+    """Return how many messages needed a decision at the end of each bucket, told back from how many do now."""
+    left = undecided_count(principal)
+    found = []
+    for bucket in reversed(buckets):
+        found.append(max(left, 0))
+        left += bucket.decided - bucket.undecided
+    return found[::-1]
+
+
 def _read_buckets(ids: Sequence[int] | None, step: timedelta, since: datetime) -> list[Bucket]:
     in_scope = Sql("JOIN message m ON m.id = h.message_id AND m.address_id = ANY({ids})", ids=ids)
     with bounded(SECONDS_TO_READ):
@@ -205,12 +98,14 @@ def _read_buckets(ids: Sequence[int] | None, step: timedelta, since: datetime) -
             Sql(
                 """SELECT date_bin({step}, h.at, 'epoch') AS at,
                        count(*) FILTER (WHERE to_state = 'DLVD') AS delivered,
-                       count(*) FILTER (WHERE to_state = 'TBDL') AS retried,
-                       count(*) FILTER (WHERE to_state = 'NDLV') AS undecided,
-                       count(*) FILTER (WHERE to_state = 'FAIL') AS failed
+                       count(*) FILTER (WHERE event = 'failed' AND to_state = 'TBDL') AS retried,
+                       count(*) FILTER (WHERE to_state = 'NDLV' AND from_state IS DISTINCT FROM 'NDLV') AS undecided,
+                       count(*) FILTER (WHERE to_state = 'FAIL') AS failed,
+                       count(*) FILTER (WHERE from_state = 'NDLV' AND to_state <> 'NDLV') AS decided
                 FROM history h {in_scope}
-                WHERE h.at >= {since} AND (h.to_state IN ('DLVD', 'NDLV', 'FAIL') OR h.event = 'failed')
-                  AND h.event <> 'assigned' GROUP BY 1""",
+                WHERE h.at >= {since} AND h.event <> 'assigned'
+                  AND (h.to_state IN ('DLVD', 'NDLV', 'FAIL') OR h.event = 'failed' OR h.from_state = 'NDLV')
+                GROUP BY 1""",
                 step=step,
                 in_scope=EMPTY if ids is None else in_scope,
                 since=since,

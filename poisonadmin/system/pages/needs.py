@@ -1,0 +1,140 @@
+"""What needs the reader now, most urgent first: sentences, each with the page on which one acts."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.urls import reverse
+from django.utils import timezone
+
+from poisonadmin.alerts.domain.kinds import KINDS, AlertKind
+from poisonadmin.alerts.queries.alerts import AlertState, list_alerts
+from poisonadmin.alerts.queries.conditions import LASTING
+from poisonadmin.alerts.queries.watched import Watched
+from poisonadmin.core.domain.access import Principal
+from poisonadmin.core.queries.scope import visible_ids
+from poisonadmin.decisions.sign_offs.queries import waiting_count
+from poisonadmin.groups.queries.groups import GroupRow, list_groups
+from poisonadmin.messages.domain.states import Reason, State
+from poisonadmin.messages.queries.counts import Counts, unconfirmed
+from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries.lists import count_messages
+from poisonadmin.system.queries.overview import silent_kinds
+from poisonadmin.web.pages.views import href
+
+SHOWN_OF_A_KIND = 3
+SHOWN_GROUPS = 6
+NEW_FOR = timedelta(days=1)
+# Failures of the last hours, and of as many before, between which a group grows.
+GROWING_HOURS = 2
+LEAST_GROWTH = 5
+_UNDECIDED = {"state": [str(State.NDLV)]}
+# What lasts, with the words of its button. The addresses of the first belong to no one scope.
+_FIRST = {AlertKind.OPERATION_HALTED: "Continue or cancel", AlertKind.SOURCE_UNREACHABLE: "Look at the source"}
+_LATER = {
+    AlertKind.ADDRESS_STOPPED: "Look at the address",
+    AlertKind.COUNTS_WRONG: "Look at the address",
+    AlertKind.OVERDUE_DELIVERIES: "Look at the address",
+    AlertKind.OLDEST_UNDECIDED: "Decide",
+}
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something to be done: `words` say what, `button` and `path` where. `tag`: a word that stands before it."""
+
+    words: str
+    path: str
+    button: str
+    tag: str = ""
+
+
+def needs(principal: Principal, found: Counts) -> list[Need]:
+    """Return what needs the reader now. `found`: the counts in the reader's scope."""
+    known = [
+        *_lasting(_FIRST, principal),
+        *_sign_offs(principal),
+        *_workers(principal),
+        *_lasting(_LATER, principal),
+        *_stopped_messages(found),
+        *_groups(principal),
+        *_own(principal),
+        *_unconfirmed(principal),
+    ]
+    paths = {need.path for need in known}
+    alerts = [one for one in list_alerts(principal=principal, state=AlertState.OPEN).results if one.path not in paths]
+    return [*(Need(one.title, one.path, "Look at it", "alert") for one in alerts[:SHOWN_OF_A_KIND]), *known]
+
+
+def _lasting(kinds: Mapping[AlertKind, str], principal: Principal) -> Iterator[Need]:
+    ids = visible_ids(principal)
+    for kind, button in kinds.items():
+        info = KINDS[kind]
+        if ids is not None and not info.has_address:
+            continue
+        limit = timedelta(minutes=info.limit.default if info.limit else 0)
+        for condition in LASTING[kind](Watched(ids, limit))[:SHOWN_OF_A_KIND]:
+            yield Need(condition.title, condition.path, button)
+
+
+def _sign_offs(principal: Principal) -> Iterator[Need]:
+    if count := waiting_count(principal):
+        words = _many(count, "operation waits for your sign-off", "operations wait for your sign-off")
+        yield Need(words, reverse("sign_offs"), "Sign off")
+
+
+def _workers(principal: Principal) -> Iterator[Need]:
+    for kind, seconds in silent_kinds().items() if principal.sees_everything else ():
+        words = f"No {kind} worker has been seen for {int(seconds // 60) or 1} min"
+        yield Need(words, reverse("nodes"), "Look at the workers")
+
+
+def _stopped_messages(found: Counts) -> Iterator[Need]:
+    if count := found.by_reason.get(Reason.BLACKLISTED, {}).get(State.NDLV, 0):
+        words = _many(count, "message crashed its consumer", "messages crashed their consumers")
+        narrowed = [("state", State.NDLV), ("reason", Reason.BLACKLISTED), ("group_by", "crashes")]
+        yield Need(words, href(reverse("triage"), narrowed), "Decide")
+
+
+def _groups(principal: Principal) -> Iterator[Need]:
+    undecided = parse_filter(_UNDECIDED | {"snoozed": ["false"]})
+    page = list_groups(undecided, principal=principal, limit=SHOWN_GROUPS, ordering="-undecided")
+    for group in sorted(page.results, key=lambda group: not _news_of(group)):
+        count = group.counts[State.NDLV]
+        words = _many(count, "message needs a decision", "messages need a decision")
+        yield Need(f"{words}: {group.title}", reverse("groups-one", args=[group.id]), "Decide", _news_of(group))
+    if page.without:
+        words = _many(page.without, "message needs a decision", "messages need a decision")
+        yield Need(f"{words}, and did not fail", href(reverse("triage"), [("state", State.NDLV)]), "Decide")
+
+
+def _news_of(group: GroupRow) -> str:
+    """Return whether the group is new, or grows: has twice the failures of the hours before the last ones."""
+    if group.first_at > timezone.now() - NEW_FOR:
+        return "new"
+    now, before = group.trend[-GROWING_HOURS:], group.trend[-2 * GROWING_HOURS : -GROWING_HOURS]
+    return "growing" if sum(now) >= max(LEAST_GROWTH, 2 * sum(before)) else ""
+
+
+def _own(principal: Principal) -> Iterator[Need]:
+    for word, what in (("owner", "that you own"), ("group_owner", "of failures that you own")):
+        narrowed = _UNDECIDED | {word: [principal.name]}
+        if count := count_messages(parse_filter(narrowed), principal=principal, cap=1000).n:
+            pairs = [(name, text) for name, texts in narrowed.items() for text in texts]
+            words = _many(count, f"message {what} needs a decision", f"messages {what} need a decision")
+            yield Need(words, href(reverse("triage"), pairs), "Decide")
+
+
+def _unconfirmed(principal: Principal) -> Iterator[Need]:
+    if count := unconfirmed(principal).unanswered:
+        words = _many(count, "delivery was not confirmed in time", "deliveries were not confirmed in time")
+        yield Need(words, href(reverse("triage"), [("confirmation", "unanswered")]), "Show")
+
+
+def _many(count: int, one: str, many: str) -> str:
+    """Return how many there are in words.
+
+    >>> _many(1, "message waits", "messages wait"), _many(1700, "message waits", "messages wait")
+    ('1 message waits', '1,700 messages wait')
+    """
+    return f"{count:,} {one if count == 1 else many}"

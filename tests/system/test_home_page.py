@@ -1,0 +1,63 @@
+"""Home says what needs its reader now, and nothing that is not in the reader's scope."""
+
+from datetime import timedelta
+
+import pytest
+from django.db.models.functions import Now
+
+from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
+from poisonadmin.decisions.operations.commands.beginning import begin
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.sign_offs.commands import save_sign_off_rule
+from poisonadmin.messages.queries.counts import counts
+from poisonadmin.search.commands.selections import freeze
+from poisonadmin.store.models.attempt import FailureGroup
+from poisonadmin.store.models.intake import Source
+from poisonadmin.store.models.lane import Address
+from poisonadmin.store.models.operation import Operation
+from poisonadmin.system.pages.needs import needs
+from tests.fixtures.api import take_dead
+
+pytestmark = pytest.mark.django_db(transaction=True)
+OLGA = principal("olga", Role.OPERATOR)
+RITA = principal("rita", Role.REVIEWER)
+ELSEWHERE = principal("eve", Role.ADMIN, ["bills.#"])
+
+
+def words_of(who: Principal = SYSTEM) -> list[str]:
+    """Return what Home says."""
+    return [need.words for need in needs(who, counts(who))]
+
+
+def test_nothing_needs_anybody_at_first() -> None:
+    assert words_of() == []
+
+
+def test_failures_come_by_size_the_new_ones_first() -> None:
+    for _ in range(3):
+        take_dead("orders.eu", exception_class="KeyError")
+    FailureGroup.objects.update(first_at=Now() - timedelta(days=2), last_at=Now() - timedelta(days=2))
+    take_dead("orders.us", exception_class="OSError")
+    found = needs(SYSTEM, counts(SYSTEM))
+    assert [(need.tag, need.words.partition(":")[0]) for need in found] == [
+        ("new", "1 message needs a decision"),
+        ("", "3 messages need a decision"),
+    ]
+    assert found[0].path == f"/groups/{FailureGroup.objects.get(title__contains='OSError').id}/"
+    assert words_of(ELSEWHERE) == []
+
+
+def test_what_halts_or_stops_or_waits_for_a_sign_off_comes_before_failures() -> None:
+    save_sign_off_rule("#", None, above=1, principal=SYSTEM)
+    ids = [take_dead("orders.eu"), take_dead("orders.us")]
+    operation = begin(freeze(ids=ids, principal=OLGA), OperationAction.FAIL, reason="r", principal=OLGA)
+    Address.objects.filter(name="orders.us").update(status="STOPPED", status_note="failure 2")
+    Source.objects.create(name="dead", kind="rabbitmq", config={}, last_error="refused", failures=3)
+    Source.objects.update(created_at=Now() - timedelta(hours=1))
+    said = words_of(RITA)
+    assert said[0].startswith("The source dead cannot be read for 1 h")
+    assert said[1:3] == ["1 operation waits for your sign-off", "The address orders.us is stopped: failure 2"]
+    assert not [words for words in words_of(OLGA) if "sign-off" in words], "nobody signs off an own operation"
+    assert words_of(ELSEWHERE) == []
+    Operation.objects.update(state="halted", halted_why="2 of 10 failed")
+    assert words_of(RITA)[0] == f"Operation #{operation} halted: 2 of 10 failed"
