@@ -50,6 +50,14 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+// What is cut to its cell is said whole on hover.
+document.addEventListener("mouseover", (event) => {
+  const cut = event.target instanceof Element && event.target.closest("td.wild, .one-line, .two-lines");
+  if (cut && !cut.title && (cut.scrollWidth > cut.clientWidth || cut.scrollHeight > cut.clientHeight + 2)) {
+    cut.title = cut.textContent.trim().replace(/\s+/g, " ");
+  }
+});
+
 const connection = document.getElementById("connection");
 document.addEventListener("htmx:sendError", () => connection.removeAttribute("hidden"));
 document.addEventListener("htmx:responseError", () => connection.removeAttribute("hidden"));

@@ -143,7 +143,7 @@ def test_home_says_how_many_crashed_their_consumer(operator_browser: Client) -> 
     blacklisted()
     text = text_of(operator_browser, "/")
     assert "1 message crashed its consumer" in text
-    assert 'href="/triage/?state=NDLV&amp;reason=blacklisted&amp;group_by=crashes"' in text
+    assert "/triage/?state=NDLV&reason=blacklisted&group_by=crashes" in text
 
 
 def test_a_limited_account_sees_its_own_addresses_and_counts_no_others(browser_of: Callable[[str], Client]) -> None:

@@ -92,7 +92,8 @@ def test_the_keys_of_a_json_answer_tell_causes_apart_and_its_values_do_not() -> 
     one, other = (json.dumps({"currency": [text]}, indent=2) for text in ('"EURO" is none', "DM is none"))
     assert fingerprint(http_status_failure(422, "", one)) == fingerprint(http_status_failure(422, "", other))
     assert fingerprint(http_status_failure(422, "", one)) in prints, "whether it is on one line does not count"
-    assert title(http_status_failure(422, "", CAUSES[3])) == 'HTTP 422: errors code "out_of_stock", order (a number)'
+    named = title(http_status_failure(422, "", CAUSES[3]))
+    assert named == '422 Unprocessable Entity: errors code "out_of_stock", order (a number)'
     sentences = (json.dumps({"error": text}) for text in ("no order 7", "no order of ada", "EURO is none"))
     assert len({fingerprint(http_status_failure(422, "", sentence)) for sentence in sentences}) == 1
 
@@ -105,11 +106,11 @@ def test_a_key_that_varies_does_not_split_a_group() -> None:
 @pytest.mark.parametrize(
     ("failure", "line"),
     [
-        (Failure("java.io.IOException", "disk 7 full"), "IOException: disk <n> full"),
+        (Failure("java.io.IOException", "disk 7 full"), "IOException: disk … full"),
         (Failure("E", ""), "E"),
         (Failure("a.Wrapper", "x", cause_class="b.Cause", frames=("c.D.e",)), "Cause in c.D.e"),
-        (http_status_failure(503, "Service Unavailable", ""), "HTTP 503 Service Unavailable"),
-        (http_status_failure(500, "", "order 7"), "HTTP 500: order <n>"),
+        (http_status_failure(503, "Service Unavailable", ""), "503 Service Unavailable"),
+        (http_status_failure(500, "", "order 7"), "500 Internal Server Error: order …"),
         (Failure("E", "x" * 500), "E: " + "x" * 196 + "…"),
     ],
 )

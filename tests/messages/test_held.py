@@ -84,12 +84,12 @@ def test_behind_a_head_that_a_paused_operation_holds_they_are_held_too(conversat
     change(operation, OperationChange.PAUSE, **WHY)
     assert claim_due(tasks=1) is None
     recover()
-    assert (states(conversation[:1]), due(SYSTEM).due) == (["TBDL"], 0)
-    assert due(SYSTEM).held == 21
+    assert (states(conversation[:1]), system_metrics().due) == (["TBDL"], 0)
+    assert system_metrics().held == 21
     assert len(found(held="true")) == 21
     change(operation, OperationChange.RESUME, **WHY)
     recover()
-    assert due(SYSTEM).held == 0
+    assert system_metrics().held == 0
 
 
 def test_before_a_worker_has_looked_they_are_held_too(db: None) -> None:

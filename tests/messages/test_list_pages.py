@@ -148,7 +148,7 @@ def test_titles_say_object_and_count(operator_browser: Client) -> None:
     assert group is not None
     for path, title in (
         ("/", "Home: 1 undecided"),
-        ("/triage/?state=NDLV", "Triage, Needs decision (NDLV)"),
+        ("/triage/?state=NDLV", "Triage, Messages"),
         (f"/messages/{message.id}/", f"Message #{message.id}: Needs decision (NDLV)"),
         (f"/groups/{group[1]}/", f"Failure group {group[1]}: 1 undecided"),
         ("/addresses/one/?name=orders.eu", "Address orders.eu: 1 undecided"),

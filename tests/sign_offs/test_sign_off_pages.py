@@ -132,9 +132,9 @@ def test_only_an_administrator_is_offered_to_break_the_glass_and_everybody_sees_
     assert "Begun without a sign-off" in page
     assert "Begun without a sign-off" in html_of(reviewer.get(PAGE))
     assert "without sign-off" in html_of(reviewer.get("/operations/"))
-    notice = "1 operation was begun in the last 24 hours without the sign-off that it needed."
+    notice = "1 operation was begun without its sign-off in the last 24 hours"
     assert notice in " ".join(html_of(reviewer.get("/")).split())
-    assert "without the sign-off" not in html_of(operator_browser.get("/"))
+    assert "without its sign-off" not in html_of(operator_browser.get("/"))
     save_sign_off_rule("orders.#", None, above=2, principal=SYSTEM)
     assert "Begin without a sign-off" not in html_of(admin.get(address))
 

@@ -10,25 +10,17 @@ from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.groups.queries.grouping import GroupBy, Grouping, MessageSet, SetOrder, group_messages
 from poisonadmin.groups.queries.groups import list_groups
 from poisonadmin.search.domain.filters import MessageFilter
+from poisonadmin.web.pages.tables import Sort
 from poisonadmin.web.pages.views import Pairs, href, pager
 from poisonadmin.web.pages.words import reason_words
 
-SET_ORDERS = {
-    SetOrder.UNDECIDED: "most undecided",
-    SetOrder.SIZE: "most messages",
-    SetOrder.TREND: "most in the last 24 hours",
-    SetOrder.LAST: "latest failure",
-    SetOrder.FIRST: "newest",
-}
-FAILURES = "failures"
-GROUP_ORDERS = SET_ORDERS | {FAILURES: "most failures"}
 _ORDERINGS = {
     SetOrder.UNDECIDED: "-undecided",
     SetOrder.SIZE: "-messages",
     SetOrder.TREND: "-trend",
     SetOrder.LAST: "-last_at",
     SetOrder.FIRST: "-first_at",
-    FAILURES: "-failures",
+    "failures": "-failures",
 }
 # Why there is no failure group, by the filter.
 _EMPTY = {
@@ -61,7 +53,7 @@ def sets(
         "shared_by": title,
         "cut": grouping.cut,
         "peak": max((hour for row in grouping.sets for hour in row.trend), default=0),
-        "orders": _orders(SET_ORDERS, order, request.path, kept, by),
+        "sorts": _sorts(order, request.path, kept, by),
     }
 
 
@@ -83,17 +75,17 @@ def failure_groups(
         "cut": found.cut,
         "without": found.without,
         "peak": max((hour for group in found.results for hour in group.trend), default=0),
-        "orders": _orders(GROUP_ORDERS, order, request.path, kept, by),
+        "sorts": _sorts(order, request.path, kept, by),
         "within": href("", [pair for pair in kept if pair[0] not in ("group", "state")]),
         "may_merge": principal.may(Permission.DECIDE) and principal.sees_everything,
     }
 
 
-def _orders(orders: dict[Any, str], order: str, path: str, kept: Pairs, by: str) -> list[tuple[str, str, bool]]:
-    """Return the link to each order, its words, and whether it is the one."""
-    return [
-        (href(path, [*kept, ("group_by", by), ("sort", one)]), words, one == order) for one, words in orders.items()
-    ]
+def _sorts(order: str, path: str, kept: Pairs, by: str) -> dict[str, Sort]:
+    """Return how the list is sorted by each column that can sort it."""
+    return {
+        one: Sort(href(path, [*kept, ("group_by", by), ("sort", one)]), "-" if one == order else "") for one in SetOrder
+    }
 
 
 def _shown(row: MessageSet, grouping: Grouping, by: str, kept: Pairs, path: str) -> ShownSet:

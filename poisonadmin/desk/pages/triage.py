@@ -31,10 +31,12 @@ from poisonadmin.search.queries.meanings import not_searched
 from poisonadmin.search.queries.report import COLUMNS, MAX_ROWS, report_rows
 from poisonadmin.search.views.queries import SavedViewRow, list_saved_views
 from poisonadmin.web.api.attachments import csv_attachment
+from poisonadmin.web.pages.tables import Sort
 from poisonadmin.web.pages.views import Pairs, Section, SidebarEntry, href, page, pager, pairs, tidied
 from poisonadmin.web.pages.words import CONFIRMATIONS, REASONS, STATES, reason_words, state_words
 
 PAGE_ROWS = 50
+OLDEST_FIRST = [("ordering", "id")]
 NEWER_CAP = 100
 CHIP_NAMES = {"q": "search"} | {word.name: word.label for word in WORDS if word.label}
 # What is shown of the messages that the filter finds: the messages, sets of them, their failures, or their crashes.
@@ -56,6 +58,15 @@ FORM_FIELDS = {word.name: word for word in WORDS if word.form}
 # The words for codes: in lists of choices, and of a filter in force.
 _CHOICES: dict[Any, Mapping[str, str]] = {State: STATES, Reason: REASONS, Confirming: CONFIRMATIONS}
 _CODES: dict[Any, Callable[[str], str]] = {State: state_words, Reason: reason_words}
+# The view that Triage opens with: failures whose messages need a decision.
+_GROUPS = "state=NDLV&snoozed=false&group_by=failure"
+_OF_EVERYONE = (
+    ("Groups", _GROUPS),
+    ("Messages", "state=NDLV"),
+    ("Crashed", "state=NDLV&reason=blacklisted&group_by=crashes"),
+    ("Given up", "state=FAIL"),
+    ("All messages", ""),
+)
 # Terms by which somebody looks for certain messages, which may be archived.
 LOOKED_UP = {"message_id", "conversation_id", "key", "text"}
 SHOWN_ARCHIVED = 10
@@ -72,7 +83,13 @@ class Chip:
 
 @page(
     sidebar=SidebarEntry(
-        Section.TRIAGE, 20, "Triage", "mail", "m", also=("messages", "groups", "failures", "blacklist")
+        Section.TRIAGE,
+        20,
+        "Triage",
+        "mail",
+        "m",
+        also=("messages", "groups", "failures", "blacklist"),
+        query=f"?{_GROUPS}",
     )
 )
 def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
@@ -131,9 +148,12 @@ def _shown(
 def _frame(request: HttpRequest, principal: Principal, by: str) -> dict[str, Any]:
     kept = _kept(request)
     shown_as = [(href(request.path, _grouped(kept, one)), words, one == by) for one, words in SHOWN_AS.items()]
+    views = views_bar(request, principal)
+    shown = next((view for view in views if view.is_on and view.row is None), None)
     return {
-        "views": views_bar(request, principal),
-        "chips": _chips(request, () if by != CRASHES else crashed.NARROWED),
+        "views": views,
+        "shown": shown,
+        "chips": [] if shown else _chips(request, () if by != CRASHES else crashed.NARROWED),
         "form_fields": [_form_field(word, request.GET.getlist(word.name)) for word in FORM_FIELDS.values()],
         "carried": [pair for pair in _grouped(kept, by) if pair[0] not in FORM_FIELDS],
         "kept": kept,
@@ -161,8 +181,7 @@ def _messages(request: HttpRequest, principal: Principal, message_filter: Messag
         "archived": _archived(message_filter, principal) if cursor is None else [],
         "pager": pager(request, found),
         "ordering": ordering,
-        "oldest_first": href(request.path, [*kept, ("ordering", "id")]),
-        "newest_first": href(request.path, kept),
+        "sorts": {"id": Sort(href(request.path, [*kept, *OLDEST_FIRST] if ordering == "-id" else kept), ordering)},
         "newer_link": newer_link,
         "in_list": list_parameter(request.GET.urlencode()),
     }
@@ -278,13 +297,6 @@ def searched_content(request: HttpRequest, principal: Principal) -> dict[str, An
     }
 
 
-_OF_EVERYONE = (
-    ("Undecided", "state=NDLV"),
-    ("Failure groups", "snoozed=false&group_by=failure"),
-    ("Crashed", "state=NDLV&reason=blacklisted&group_by=crashes"),
-    ("Given up", "state=FAIL"),
-    ("All messages", ""),
-)
 # Where in a list one is, and in which order, makes no other view of it.
 _OF_THE_LIST = ("cursor", "sort", "ordering")
 

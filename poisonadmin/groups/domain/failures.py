@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from poisonadmin.groups.domain.stacks import first_application_frame, root_cause_class, thrown_class
 from poisonadmin.messages.domain.dead_letter import DeadLetter
@@ -130,9 +131,11 @@ def title(failure: Failure) -> str:
     >>> title(Failure("shop.errors.OrderRejected", "order 17", frames=("orders/handler.py:handle",)))
     'OrderRejected in orders/handler.py:handle'
     >>> title(http_status_failure(503, "Service Unavailable", ""))
-    'HTTP 503 Service Unavailable'
+    '503 Service Unavailable'
     >>> title(http_status_failure(422, "", '{"currency": ["EURO is none"], "order": 17}'))
-    'HTTP 422: currency (a text), order (a number)'
+    '422 Unprocessable Entity: currency (a text), order (a number)'
+    >>> title(Failure("HttpTimeout", "No answer within 500 ms"))
+    'HttpTimeout: No answer within … ms'
     >>> title(Failure("rejected", "rejected"))
     'rejected'
     """
@@ -145,15 +148,17 @@ def title(failure: Failure) -> str:
         if failure.exception_class == HTTP_STATUS_ERROR and masked:
             line = _answer_in_words(masked)
         else:
-            line = f"{name}: {masked}" if masked and masked != name else name
+            line = f"{name}: {_PLACEHOLDER.sub('…', masked)}" if masked and masked != name else name
     return line if len(line) <= MAX_TITLE_CHARS else line[: MAX_TITLE_CHARS - 1] + "…"
 
 
 def _answer_in_words(masked: str) -> str:
-    """Return the masked message of an HTTP status; of a JSON body its keys, each with the kind of its value."""
-    status, separator, body = masked.partition(": ")
+    """Return the masked message of an HTTP status in words; of a JSON body its keys, with the kinds of its values."""
+    status, separator, body = masked.removeprefix("HTTP ").partition(": ")
+    with contextlib.suppress(ValueError):
+        status = f"{status} {HTTPStatus(int(status)).phrase}"
     if not body.startswith(("{", "[")):
-        return masked
+        return _PLACEHOLDER.sub("…", f"{status}{separator}{body}")
     worded = _PLACEHOLDER.sub(lambda found: f"({_KINDS[found[1]]})", _KEY.sub(r"\1 ", body))
     return f"{status}{separator}{_BLANKS.sub(' ', worded.translate(_BRACKETS)).strip()}"
 

@@ -51,6 +51,27 @@ def count_groups(message_filter: MessageFilter, principal: Principal) -> GroupCo
     return GroupCounts(known, without, MESSAGES_READ if is_cut else None)
 
 
+def addresses_of(of: Mapping[int, int], principal: Principal) -> dict[int, tuple[str, ...]]:
+    """Return for each group the addresses with messages of it that are not over, those with most first.
+
+    `of`: the group of each fingerprint.
+    """
+    rows = fetch_rows(
+        Sql(
+            """SELECT c.group_id, a.name, sum(c.n)::bigint AS n FROM {now} JOIN address a ON a.id = c.address_id
+            WHERE c.group_id = ANY({ids}) AND c.state IN ('NDLV', 'TBDL', 'DLNG') AND {scope}
+            GROUP BY 1, 2 HAVING sum(c.n) > 0 ORDER BY 3 DESC, 2""",
+            now=NOW,
+            ids=list(of),
+            scope=scope_condition(principal, "c.address_id"),
+        )
+    )
+    found: dict[int, dict[str, None]] = {group_id: {} for group_id in of.values()}
+    for member_id, address, _ in rows:
+        found[of[member_id]][address] = None
+    return {group_id: tuple(names) for group_id, names in found.items()}
+
+
 TREND_HOURS = 24
 TREND_DAYS = 28
 SHOWN_VERSIONS = 50

@@ -18,6 +18,7 @@ from poisonadmin.groups.queries.group_counts import (
     TREND_HOURS,
     FailedVersion,
     GroupCounts,
+    addresses_of,
     count_groups,
     failed_versions,
     failures_a_day,
@@ -87,11 +88,12 @@ class StoredGroup:
 @dataclass(frozen=True)
 class GroupRow(StoredGroup):
     """With its messages by state, in a list those that match. `trend` is failures an hour over the last day, the
-    current hour last.
+    current hour last. `addresses`: where it has messages that are not over, those with most first.
     """
 
     counts: ByState
     trend: tuple[int, ...]
+    addresses: tuple[str, ...]
 
     @property
     def messages(self) -> int:
@@ -301,9 +303,14 @@ def _with_counts(
     for member_id, by_state in by_member.items():
         for state, n in by_state.items():
             counts[of[member_id]][state] += n
-    trends = failures_an_hour(of, principal)
+    trends, addresses = failures_an_hour(of, principal), addresses_of(of, principal)
     return [
-        GroupRow(**_stored(_in_scope(row, members)), counts=counts[row.id], trend=tuple(trends[row.id]))
+        GroupRow(
+            **_stored(_in_scope(row, members)),
+            counts=counts[row.id],
+            trend=tuple(trends[row.id]),
+            addresses=addresses[row.id],
+        )
         for row in stored
     ]
 

@@ -1,4 +1,4 @@
-"""What needs the reader now, most urgent first: sentences, each with the page on which one acts."""
+"""Finds what needs the reader now, most urgent first: sentences, each with the page on which one acts."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from poisonadmin.alerts.queries.conditions import LASTING
 from poisonadmin.alerts.queries.watched import Watched
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.scope import visible_ids
-from poisonadmin.decisions.sign_offs.queries import waiting_count
+from poisonadmin.decisions.sign_offs.queries import begun_without_count, waiting_count
 from poisonadmin.groups.queries.groups import GroupRow, list_groups
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.counts import Counts, unconfirmed
@@ -30,11 +30,11 @@ GROWING_HOURS = 2
 LEAST_GROWTH = 5
 _UNDECIDED = {"state": [str(State.NDLV)]}
 # What lasts, with the words of its button. The addresses of the first belong to no one scope.
-_FIRST = {AlertKind.OPERATION_HALTED: "Continue or cancel", AlertKind.SOURCE_UNREACHABLE: "Look at the source"}
+_FIRST = {AlertKind.OPERATION_HALTED: "Continue or cancel", AlertKind.SOURCE_UNREACHABLE: "Open the source"}
 _LATER = {
-    AlertKind.ADDRESS_STOPPED: "Look at the address",
-    AlertKind.COUNTS_WRONG: "Look at the address",
-    AlertKind.OVERDUE_DELIVERIES: "Look at the address",
+    AlertKind.ADDRESS_STOPPED: "Open the address",
+    AlertKind.COUNTS_WRONG: "Open the address",
+    AlertKind.OVERDUE_DELIVERIES: "Open the address",
     AlertKind.OLDEST_UNDECIDED: "Decide",
 }
 
@@ -63,7 +63,7 @@ def needs(principal: Principal, found: Counts) -> list[Need]:
     ]
     paths = {need.path for need in known}
     alerts = [one for one in list_alerts(principal=principal, state=AlertState.OPEN).results if one.path not in paths]
-    return [*(Need(one.title, one.path, "Look at it", "alert") for one in alerts[:SHOWN_OF_A_KIND]), *known]
+    return [*(Need(one.title, one.path, "Show", "alert") for one in alerts[:SHOWN_OF_A_KIND]), *known]
 
 
 def _lasting(kinds: Mapping[AlertKind, str], principal: Principal) -> Iterator[Need]:
@@ -81,12 +81,15 @@ def _sign_offs(principal: Principal) -> Iterator[Need]:
     if count := waiting_count(principal):
         words = _many(count, "operation waits for your sign-off", "operations wait for your sign-off")
         yield Need(words, reverse("sign_offs"), "Sign off")
+    if count := begun_without_count(principal):
+        words = _many(count, "operation was begun without its sign-off", "operations were begun without their sign-off")
+        yield Need(f"{words} in the last 24 hours", f"{reverse('sign_offs')}#t-without", "Show")
 
 
 def _workers(principal: Principal) -> Iterator[Need]:
     for kind, seconds in silent_kinds().items() if principal.sees_everything else ():
         words = f"No {kind} worker has been seen for {int(seconds // 60) or 1} min"
-        yield Need(words, reverse("nodes"), "Look at the workers")
+        yield Need(words, reverse("nodes"), "Open the workers")
 
 
 def _stopped_messages(found: Counts) -> Iterator[Need]:
@@ -102,7 +105,8 @@ def _groups(principal: Principal) -> Iterator[Need]:
     for group in sorted(page.results, key=lambda group: not _news_of(group)):
         count = group.counts[State.NDLV]
         words = _many(count, "message needs a decision", "messages need a decision")
-        yield Need(f"{words}: {group.title}", reverse("groups-one", args=[group.id]), "Decide", _news_of(group))
+        place = f" · {group.addresses[0]}" if group.addresses else ""
+        yield Need(f"{words}: {group.title}{place}", reverse("groups-one", args=[group.id]), "Decide", _news_of(group))
     if page.without:
         words = _many(page.without, "message needs a decision", "messages need a decision")
         yield Need(f"{words}, and did not fail", href(reverse("triage"), [("state", State.NDLV)]), "Decide")

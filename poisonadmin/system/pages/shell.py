@@ -16,7 +16,7 @@ from poisonadmin.alerts.queries.alerts import failing_rules
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import checked_text
 from poisonadmin.core.queries.rows import QueryTooExpensive
-from poisonadmin.decisions.sign_offs.queries import begun_without_count, waiting_count
+from poisonadmin.decisions.sign_offs.queries import waiting_count
 from poisonadmin.groups.queries.groups import list_groups
 from poisonadmin.messages.queries.message_rows import messages_by_id
 from poisonadmin.search.domain.filters import parse_filter
@@ -57,7 +57,6 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "failing_alerts": None if getattr(request, "htmx", False) else failing_rules(principal),
         "undecided": None if getattr(request, "htmx", False) else undecided_count(principal),
         "sign_offs_waiting": None if getattr(request, "htmx", False) else waiting_count(principal),
-        "begun_without": None if getattr(request, "htmx", False) else begun_without_count(principal),
     }
 
 
@@ -94,7 +93,7 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
 
 def _pages(text: str, principal: Principal) -> list[PalettePlace]:
     entries = [entry for _, entries in sections_for(principal) for entry in entries]
-    pages = [PalettePlace("Page", entry.name, reverse(entry.route)) for entry in entries]
+    pages = [PalettePlace("Page", entry.name, entry.link) for entry in entries]
     views = [
         PalettePlace("View", row.name, f"{reverse('triage')}?{row.query}")
         for row in list_saved_views(principal=principal)

@@ -10,7 +10,20 @@ from django.template.loader import get_template
 
 _NONE = FilterExpression("None", Parser([]))
 _TABLE_OPTIONS = {"kind", "wrap", "has_keys", "row_id", "changed", "is_swap"}
-_COLUMN_OPTIONS = {"label", "is_hidden", "when"}
+_COLUMN_OPTIONS = {"label", "is_hidden", "when", "sort"}
+
+
+@dataclass(frozen=True)
+class Sort:
+    """A heading that sorts: where it leads, and the ordering that holds where it is this column's, `-` for falling."""
+
+    link: str
+    ordering: str
+
+    @property
+    def direction(self) -> str:
+        """The value of `aria-sort`."""
+        return {"": "none", "-": "descending"}.get(self.ordering[:1], "ascending")
 
 
 @dataclass(frozen=True)
@@ -38,6 +51,7 @@ class TableColumn:
             "ticks_all": is_tick and not is_hidden,
             "head_kinds": " ".join(kind for kind in kinds if kind != "wild"),
             "kinds": " ".join(kinds),
+            "sort": self.options.get("sort", _NONE).resolve(context),
             "label": "" if is_tick or is_hidden else self.options.get("label", self.heading).resolve(context),
         }
 
@@ -89,7 +103,7 @@ def parse_table(parser: Parser, token: Token) -> TableNode:
 
     `{% column HEADING KINDS %}`, KINDS being classes of its cells, with these options:
     `label`: a shorter heading for small screens; `is_hidden`: the heading is for screen readers alone;
-    `when`: the column is there only if this is true.
+    `when`: the column is there only if this is true; `sort`: a `Sort`, None where it does not sort.
     """
     tag, label, *rest = token.split_contents()
     if "for" not in rest or "in" not in rest:

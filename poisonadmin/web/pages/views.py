@@ -55,7 +55,7 @@ class SidebarEntry:
 
     The side bar shows the sections, each leading to the first entry that the reader may open; the entries of a section
     are its tabs. The entry is lit on pages whose route's name begins with the same word as its own. `also`: other such
-    words. Route and permission are those of the page.
+    words. `query`: of the view that it opens. Route and permission are those of the page.
     """
 
     section: Section
@@ -64,8 +64,14 @@ class SidebarEntry:
     icon: str
     key: str
     also: tuple[str, ...] = ()
+    query: str = ""
     route: str = ""
     permission: Permission = Permission.READ
+
+    @property
+    def link(self) -> str:
+        """The URL that the entry leads to."""
+        return reverse(self.route) + self.query
 
 
 @dataclass(frozen=True)

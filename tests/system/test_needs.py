@@ -1,4 +1,4 @@
-"""Home says what needs its reader now, and nothing that is not in the reader's scope."""
+"""The first page says what needs its reader now, and nothing that is not in the reader's scope."""
 
 from datetime import timedelta
 
@@ -25,7 +25,7 @@ ELSEWHERE = principal("eve", Role.ADMIN, ["bills.#"])
 
 
 def words_of(who: Principal = SYSTEM) -> list[str]:
-    """Return what Home says."""
+    """Return the sentences of the first page."""
     return [need.words for need in needs(who, counts(who))]
 
 
