@@ -9,6 +9,8 @@ from poisonadmin.decisions.operations.domain.actions import OperationAction
 MEMBERS = 12
 # Which member crashes its consumer, or fails, in the order in which they came in.
 BAD_ONE = 5
+# Those that their consumer may have processed.
+REPLAYS = (4, 9)
 RATE = 5.0
 
 
@@ -18,7 +20,8 @@ class Plan:
 
     `died`: how the members came to wait for a decision. `actions`: the operations, one after the other; of two the
     first is cancelled in the middle. `interrupt`: what a person does while a member is under way. `then`: what becomes
-    of the members when all is over.
+    of the members when all is over. `awaits`: it waits for a version of its consumer. `guards`: it leaves alone what
+    may have been processed, as two of the members may.
     """
 
     kind: str = "http"
@@ -33,6 +36,8 @@ class Plan:
     bad: str | None = None
     signs_off: bool = False
     by_job: bool = False
+    awaits: bool = False
+    guards: bool = False
     then: list[str] = field(default_factory=list)
 
 
@@ -85,6 +90,8 @@ FEATURES: dict[str, Callable[[Plan], None]] = {
     "dead-letter address": _dead_letter_address,
     "restart job": _fields(by_job=True),
     "sign-off": _fields(signs_off=True),
+    "awaited version": _fields(awaits=True, has_canary=True),
+    "replay guard": _fields(guards=True),
 }
 
 

@@ -5,17 +5,21 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection
+from django.db.models.functions import Now
 
 from poisonadmin.archive.commands import runs
 from poisonadmin.archive.commands.holds import hold
 from poisonadmin.archive.commands.requests import request_archive_run
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.decisions.operations.commands.awaited_versions import begin_awaited
 from poisonadmin.decisions.operations.commands.beginning import OperationTerms, begin
 from poisonadmin.decisions.operations.commands.operations import carry_on, change
 from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.domain.awaited_version import BeginWhen
 from poisonadmin.decisions.operations.domain.lifecycle import OperationChange
 from poisonadmin.decisions.operations.domain.pace import Pace
+from poisonadmin.decisions.operations.domain.replay import WAIVABLE
 from poisonadmin.decisions.operations.queries.operations import OperationDetail, get_operation
 from poisonadmin.decisions.operations.queries.preview import preview
 from poisonadmin.decisions.restart_jobs.commands import run_once, save_restart_job
@@ -29,10 +33,12 @@ from poisonadmin.policies.commands import save_policy
 from poisonadmin.runs.commands.engine import carry_out
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.search.queries.selections import get_selection
+from poisonadmin.store.models.attempt import Attempt
+from poisonadmin.store.models.deployment import SeenVersion
 from tests.archive.in_process import InProcessStore
 from tests.fixtures.api import take
 from tests.fixtures.delivery import answer, claim, end_nodes, enqueue
-from tests.pairs.features import BAD_ONE, MEMBERS, Plan
+from tests.pairs.features import BAD_ONE, MEMBERS, REPLAYS, Plan
 from tests.pairs.model import Expected, Found, check
 from tests.pairs.worker import Beginning, Worker
 
@@ -121,6 +127,10 @@ class Scene:
         if self.plan.candidates:
             with connection.cursor() as cursor:
                 cursor.execute("UPDATE message SET candidate = TRUE WHERE id = ANY(%s)", [ids])
+        for message in [ids[place] for place in REPLAYS if self.plan.guards]:
+            Attempt.objects.create(
+                message_id=message, attempt_number=-1, outcome="failed", error_class="HttpTimeout", finished_at=Now()
+            )
         found = self.found(ids)
         assert {one.state for one in found.values()} == {"NDLV"}, found
         return ids
@@ -183,7 +193,9 @@ class Scene:
         before = self.found(self.members)
         undecided = [message for message, one in before.items() if one.state == "NDLV"]
         selection = freeze(ids=undecided, principal=SYSTEM)
-        foreseen = preview(get_selection(selection, principal=SYSTEM), action, principal=SYSTEM, params=params)
+        waive = () if self.plan.guards else WAIVABLE
+        found = get_selection(selection, principal=SYSTEM)
+        foreseen = preview(found, action, principal=SYSTEM, params=params, waive=waive)
         self.operation = self._begin(selection, action, params)
         if self.plan.signs_off:
             assert self._now().state == "waiting_for_sign_off"
@@ -196,6 +208,13 @@ class Scene:
                 reason="I have checked it",
                 principal=RITA,
             )
+        if self.plan.awaits and not self._is_job(action):
+            awaited = self._now().begin_when
+            assert (self._now().state, awaited is None) == ("waiting_for_version", False)
+            self.worker.work()
+            assert self.found(self.members) == before, "something was done before its version was seen"
+            SeenVersion.objects.create(seen_in="answer", consumer=self.name, version=awaited["version"])
+            begin_awaited()
         self._to_its_end()
         members = set(undecided)
         check(
@@ -216,8 +235,10 @@ class Scene:
     def _begin(self, selection: int, action: OperationAction, params: Mapping[str, Any]) -> int:
         if self.plan.signs_off:
             save_sign_off_rule(f"{self.name}.#", None, above=2, principal=principal("ada", Role.ADMIN))
-        terms = OperationTerms(Pace(self.plan.rate_per_second, has_canary=self.plan.has_canary))
-        if not self.plan.by_job or action is not OperationAction.APPROVE:
+        awaited = BeginWhen(self.name, f"2.{self.operation}") if self.plan.awaits else None
+        pace = Pace(self.plan.rate_per_second, has_canary=self.plan.has_canary)
+        terms = OperationTerms(pace, begin_when=awaited, waive=() if self.plan.guards else None)
+        if not self._is_job(action):
             return begin(selection, action, reason="mended", principal=SYSTEM, params=params, terms=terms)
         job = save_restart_job(
             self.name,
@@ -233,6 +254,9 @@ class Scene:
         made = run_once(job.id, principal=SYSTEM)
         assert made.operation_id is not None, made.outcome
         return made.operation_id
+
+    def _is_job(self, action: OperationAction) -> bool:
+        return self.plan.by_job and action is OperationAction.APPROVE
 
     def _to_its_end(self) -> None:
         """Let the worker deliver; who has paused it resumes it, who sees it halted or held goes on or cancels it."""
