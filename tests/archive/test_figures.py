@@ -138,7 +138,7 @@ def test_the_summary_shows_months(browser_of: Callable[[str], Client]) -> None:
     yesterday = datetime.now(UTC) - timedelta(days=1)
     failed("orders.eu", yesterday.replace(minute=0, second=0, microsecond=0), 41)
     roll_up_failures()
-    viewer: Client = browser_of("viewer")
+    viewer: Client = browser_of("operator")
     page = " ".join(html_of(viewer.get("/reports/summary/?days=366")).split())
     assert "Failures by month and address" in page
     assert "orders.eu" in page

@@ -93,7 +93,7 @@ def test_a_filter_that_the_archive_cannot_answer_is_asked_of_live_messages_only(
 
 
 def test_archived_messages_out_of_scope_are_not_compared(spark: SparkSession) -> None:
-    limited = principal("pat", Role.VIEWER, ["orders.us"])
+    limited = principal("pat", Role.OPERATOR, ["orders.us"])
     _, elsewhere = incident(0, 20, order)
     failing, others = incident(10, 30, order, address="orders.us")
     archived(spark, [*elsewhere, *others])

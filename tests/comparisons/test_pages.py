@@ -90,7 +90,7 @@ def test_the_live_part_ends_when_the_comparison_does(browser_of: Browser) -> Non
 
 
 def test_the_page_says_so_when_there_is_nothing(browser_of: Browser) -> None:
-    browser = browser_of("viewer")
+    browser = browser_of("operator")
     message = dead_letter()
     row = ask(browser, query=f"group={message.group_id}")
     compare_due(found())

@@ -121,7 +121,7 @@ def test_where_everything_fails_it_is_compared_with_what_was_delivered_elsewhere
     # That they are at other addresses is no finding.
     assert compare.asked == [Compared(failing, others, with_payload=True, excluded_fields=("address",))]
     assert "address" not in (row.against or {})
-    mine = compare_ids(failing, principal=principal("pat", Role.VIEWER, ["orders.eu"]))
+    mine = compare_ids(failing, principal=principal("pat", Role.OPERATOR, ["orders.eu"]))
     assert result_of(carried_out(compare, mine)).others == 0
 
 
@@ -188,7 +188,7 @@ def test_an_account_has_so_many_that_are_not_over() -> None:
 def test_who_is_limited_to_addresses_compares_within_these_and_sees_no_others() -> None:
     incident(5, 20, fields)
     failing, others = incident(4, 10, fields, address="orders.us")
-    limited = principal("pat", Role.VIEWER, ["orders.us"])
+    limited = principal("pat", Role.OPERATOR, ["orders.us"])
     mine = request_comparison(message_filter=UNDECIDED, against={"state": ["DLVD"]}, principal=limited)
     whole = request_comparison(message_filter=UNDECIDED, principal=SYSTEM)
     beyond = request_comparison(

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.delivery.commands.settle import Settled, settle
 from poisonadmin.destinations.commands import save_destination
 from poisonadmin.policies.commands import save_policy
@@ -14,10 +14,8 @@ from poisonadmin.store.models.claim import Claim
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.message import Message
-from tests.faults import invariants
 from tests.fixtures.delivery import claim, end_nodes, enqueue, run_shards, states
 from tests.fixtures.endpoint import endpoint
-from tests.whole_system.consumer import Answer, consuming
 from tests.whole_system.installation import until
 
 
@@ -58,26 +56,6 @@ def test_the_rest_of_a_shard_goes_back_while_one_message_hangs(
     assert events[1:] == [["enqueued", "claimed", "released", "claimed", "released"]] * 4
     assert set(Message.objects.filter(id__in=ids[1:]).values_list("failure_count", "candidate")) == {(0, False)}
     assert Attempt.objects.count() == 1
-
-
-@pytest.mark.django_db(transaction=True)
-def test_what_goes_back_unbegun_has_the_attempt_number_of_before_and_is_told_the_next_one(
-    test_database_url: str,
-) -> None:
-    with consuming(lambda _: Answer(200)) as consumer:
-        deliver_to(consumer.url)
-        (message_id,) = enqueue()
-        taken = claim()
-        end_nodes(taken)
-        assert settle() == Settled(returned=1)
-        assert Message.objects.get(id=message_id).attempt_number == 0
-        run_shards(test_database_url, claim())
-        assert settle() == Settled(delivered=1)
-        (arrival,) = consumer.arrivals
-    assert (arrival.attempt, arrival.headers["PoisonAdmin-Redelivered"]) == (1, "false")
-    numbers = list(History.objects.order_by("seq").values_list("event", "attempt_number"))
-    assert numbers == [("enqueued", 0), ("claimed", 1), ("released", 1), ("claimed", 1), ("delivered", 1)]
-    assert invariants.all_broken(fetch_rows) == []
 
 
 @pytest.mark.django_db(transaction=True)

@@ -106,7 +106,7 @@ AND NOT EXISTS (SELECT FROM attempt WHERE attempt.message_id = history.message_i
 """
 _BEGUN_ALL_THE_SAME = """
 SELECT message_id, attempt_number FROM history JOIN attempt USING (message_id, attempt_number)
-WHERE event = 'released' AND started_at < history.at
+WHERE event = 'released'
 """
 
 
@@ -134,8 +134,7 @@ def broken_chains(ask: Ask) -> list[str]:
             wrong.append(f"{message_id}: no history")
             continue
         wrong += [f"{message_id}: {what}" for what in _breaks(steps)]
-        _, _, _, last_state, last_event, last_attempt, _, state, attempt = steps[-1]
-        last_attempt -= last_event == "released"
+        _, _, _, last_state, _, last_attempt, _, state, attempt = steps[-1]
         if (state, attempt) != (last_state, last_attempt):
             wrong.append(f"{message_id}: is {(state, attempt)}, its history ends in {(last_state, last_attempt)}")
     return told("broken history", wrong)
@@ -152,8 +151,7 @@ def _breaks(steps: Rows) -> Iterable[str]:
             yield f"{event} led from {from_state} to {to_state}"
         if attempt_number != attempt + (event == "claimed"):
             yield f"{event} has attempt {attempt_number} after {attempt}"
-        # The number of what was put back unbegun is given again.
-        state, attempt = to_state, attempt_number - (event == "released")
+        state, attempt = to_state, attempt_number
 
 
 def wrong_counters(ask: Ask) -> list[str]:

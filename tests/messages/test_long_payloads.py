@@ -77,7 +77,7 @@ def test_the_longest_payload_is_taken_in_one_line_shown_in_part_and_sent_out_who
     message = hand_in(web[0], token, payload)
     assert (message["state"], message["reason"], message["payload_bytes"]) == ("NDLV", "oversized", LONGEST)
     expected = (LONGEST, hashlib.sha256(payload).hexdigest())
-    cookie = session_of(make_user("pat", Role.VIEWER, []))
+    cookie = session_of(make_user("pat", Role.OPERATOR, []))
     page = f"/messages/{message['id']}/"
     # A process of its own: one that has taken a long line in has room to spare, in which growth would not be seen.
     with running_web() as (address, process):

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
 
 from poisonadmin.core.commands.exports.formats import csv_chunks
@@ -163,7 +164,14 @@ def test_a_blacklisted_message_is_no_candidate_any_more(operator_browser: Client
 
 def test_tries_count_what_was_begun(operator_browser: Client) -> None:
     message = waiting()
-    Message.objects.update(attempt_number=1)
+    Message.objects.update(attempt_number=3)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO history (message_id, seq, from_state, to_state, event, attempt_number, actor)"
+            " SELECT %s, 100 + n, 'DLNG', 'TBDL', 'released', n, 'system' FROM generate_series(1, 2) AS n",
+            [message.id],
+        )
+    assert list_messages(parse_filter({}), principal=SYSTEM).results[0].attempts_begun == 1
     assert "1 made here" in html_of(operator_browser.get(f"/messages/{message.id}/"))
     assert 'data-label="Tries">1</td>' in html_of(operator_browser.get("/triage/"))
 
@@ -179,7 +187,7 @@ def test_what_waits_at_an_address_without_a_destination_says_so_and_is_not_due(o
 def test_what_is_due_is_marked_for_the_browser(operator_browser: Client) -> None:
     make_orders_destination()
     waiting()
-    assert '<span class="sub" data-due>due <time' in html_of(operator_browser.get("/triage/"))
+    assert '<span class="why" data-due>due <time' in html_of(operator_browser.get("/triage/"))
 
 
 @pytest.mark.parametrize("status", ["PAUSED", "STOPPED"])

@@ -145,7 +145,7 @@ def test_the_blacklist_comes_with_the_poison_list() -> None:
         ("listed", None, "orders.us", "7|1|", "it crashes", 0),
         ("blacklisted", one, "orders.eu", None, "TimeoutError: no answer in <n> s", 3),
     ]
-    only = principal("eve", Role.VIEWER, ["orders.us"])
+    only = principal("eve", Role.OPERATOR, ["orders.us"])
     assert [row[0] for row in rows_of("blacklist", principal=only)] == ["listed"]
     assert [row[0] for row in rows_of("blacklist", filter={"address": ["orders.eu"]})] == ["blacklisted"]
 
@@ -153,7 +153,7 @@ def test_the_blacklist_comes_with_the_poison_list() -> None:
 def test_who_sees_some_addresses_gets_their_rows_and_counts_alone() -> None:
     message("orders.eu")
     seen = message("orders.us")
-    only = principal("eve", Role.VIEWER, ["orders.us"])
+    only = principal("eve", Role.OPERATOR, ["orders.us"])
     for kind in ("attempts", "ageing", "decisions", "failures", "redelivery", "time_to_decision"):
         assert "orders.eu" not in str(rows_of(kind, principal=only)), kind
     assert rows_of("failures", columns=["id"], principal=only) == [(seen,)]

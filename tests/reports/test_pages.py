@@ -22,7 +22,7 @@ def test_the_form_shows_the_first_rows_of_what_it_says(browser_of: Browser) -> N
     shown = message(exception_message="<script>alert(1)</script>")
     message("orders.us")
     sent = FORM | {"filter": "address=orders.eu", "columns": "id, error_message", "do": "preview"}
-    answer = browser_of("viewer").post(reverse("reports-new"), sent)
+    answer = browser_of("operator").post(reverse("reports-new"), sent)
     text = answer.content.decode()
     assert answer.status_code == 200
     assert answer.context["preview"]["rows"] == [[str(shown), "<script>alert(1)</script>"]]
@@ -43,7 +43,7 @@ def test_a_report_of_the_last_days_has_them_as_its_period(browser_of: Browser) -
 
 def test_a_pivot_is_previewed_kept_and_asked_for_again(browser_of: Browser) -> None:
     message(exception_class="<script>")
-    client = browser_of("viewer")
+    client = browser_of("operator")
     sent = FORM | {"group_by": "address", "pivot": "error_class"}
     answer = client.post(reverse("reports-new"), sent | {"do": "preview"})
     preview = answer.context["preview"]
@@ -83,7 +83,7 @@ def test_a_mistake_stands_at_its_field(browser_of: Browser, wrong: dict[str, str
 
 
 def test_a_report_is_asked_for_followed_and_cancelled(browser_of: Browser) -> None:
-    client = browser_of("viewer")
+    client = browser_of("operator")
     sent = FORM | {"first": "2026-03-02", "last": "2026-03-02", "time_zone": "Europe/Berlin", "do": "make"}
     answer = client.post(reverse("reports-new"), sent)
     row = LongRun.objects.get()
@@ -138,7 +138,7 @@ def test_the_summary_has_the_figures_of_the_last_whole_days_within_the_scope(bro
     failures(group_id, "orders.eu", 5, days_ago=2)
     failures(group_id, "elsewhere.eu", 3, days_ago=1)
     failures(group_id, "orders.eu", 100, days_ago=9)
-    page = browser_of("viewer").get(reverse("reports-summary"), {"days": "7"})
+    page = browser_of("operator").get(reverse("reports-summary"), {"days": "7"})
     assert page.context["addresses"] == [("orders.eu", 12), ("elsewhere.eu", 3)]
     assert [(one.id, one.failures) for one in page.context["groups"]] == [(group_id, 15)]
     assert len(page.context["failures_plot"].labels) == 7

@@ -145,7 +145,7 @@ def test_no_report_names_a_destination_that_is_kept_for_others(make: Make, spark
     ids = some_messages()
     make_orders_destination()
     Attempt.objects.update(destination_id=Destination.objects.get().id)
-    user = make_user("eve", Role.VIEWER, ["orders.#"])
+    user = make_user("eve", Role.OPERATOR, ["orders.#"])
     only = principal_of(user.id, "eve", ["orders.#"])
     asked = {"columns": ["id", "destination"], "format": "parquet"}
     archive(spark, home, ids[:2], "2026-03-02")
@@ -189,7 +189,7 @@ def named_rows(row: ReportRow) -> list[dict[str, Any]]:
 def test_archived_messages_stay_within_the_scope(make: Make, spark: SparkSession, home: Path) -> None:
     ids = some_messages()
     archive(spark, home, ids[4:], "2026-03-02")
-    user = make_user("eve", Role.VIEWER, ["*.us"])
+    user = make_user("eve", Role.OPERATOR, ["*.us"])
     only = principal_of(user.id, "eve", ["*.us"])
     row = make("failures", columns=["address"], format="parquet", principal=only)
     assert pq.read_table(files.file_of(row.id, FileFormat.PARQUET)).to_pylist() == [{"address": "orders.us"}]
@@ -198,7 +198,7 @@ def test_archived_messages_stay_within_the_scope(make: Make, spark: SparkSession
 def principal_of(user_id: int, name: str, patterns: list[str]) -> Principal:
     from dataclasses import replace
 
-    return replace(principal(name, Role.VIEWER, patterns), account=f"user {user_id}", user=f"user {user_id}")
+    return replace(principal(name, Role.OPERATOR, patterns), account=f"user {user_id}", user=f"user {user_id}")
 
 
 def test_what_archived_messages_cannot_say_is_refused_by_its_name(
@@ -398,7 +398,7 @@ def test_a_report_whose_archive_files_are_not_there_names_the_first_one(
 
 def test_who_has_lost_rights_gets_no_rows(make: Make, read: Collect) -> None:
     message()
-    user = make_user("eve", Role.VIEWER, [])
+    user = make_user("eve", Role.OPERATOR, [])
     report_id = request_report(asked_report("failures", format="csv"), principal=principal_of(user.id, "eve", []))
     Access.objects.filter(user=user).update(address_patterns=["orders.us"])
     report_due(read, seconds=300)

@@ -15,7 +15,7 @@ from poisonadmin.alerts.channels.contract import PostAnswer
 from poisonadmin.alerts.commands.send import send_due
 from poisonadmin.alerts.domain.notices import signature
 from poisonadmin.core.commands.authentication import authenticate, principal_of_user
-from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Principal, Role, principal
+from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Principal, Role, principal
 from poisonadmin.core.domain.errors import AlreadyExists, NotFound
 from poisonadmin.reports.commands import saved
 from poisonadmin.reports.commands.saved import (
@@ -126,7 +126,7 @@ def test_a_schedule_of_who_has_lost_the_right_says_so_and_asks_for_nothing() -> 
 
 
 def test_others_see_what_is_shared_where_they_see_every_address() -> None:
-    owner, other, limited = account("eve"), account("bob", Role.VIEWER), account("al", Role.ADMIN, ("orders.#",))
+    owner, other, limited = account("eve"), account("bob", Role.OPERATOR), account("al", Role.ADMIN, ("orders.#",))
     private, _ = save_report("mine", WEEKLY, principal=owner)
     shared, _ = save_report("ours", WEEKLY, is_shared=True, principal=owner)
     assert [row.name for row in list_saved_reports(principal=owner)] == ["mine", "ours"]
@@ -166,7 +166,8 @@ def test_a_saved_report_is_of_the_person_by_whatever_session_or_token() -> None:
 
 
 def test_to_share_and_to_tell_others_takes_more_than_to_export() -> None:
-    viewer, operator = account("vic", Role.VIEWER), account("eve", Role.OPERATOR)
+    operator = account("eve", Role.OPERATOR)
+    viewer = replace(account("vic", Role.VIEWER), permissions=frozenset({Permission.READ, Permission.EXPORT}))
     with pytest.raises(NotAllowed):
         save_report("x", WEEKLY, is_shared=True, principal=viewer)
     hook = {"channel": "webhook", "to": ["https://hooks.example.org/in"], "schedule": "0 7 * * 1"}

@@ -43,7 +43,7 @@ def seen_by(principal: Principal) -> set[int]:
 
 
 def test_a_user_sees_what_they_asked_for_by_session_and_by_token() -> None:
-    eve, bob = make_user("eve", Role.VIEWER, []), make_user("bob", Role.ADMIN, [])
+    eve, bob = make_user("eve", Role.OPERATOR, []), make_user("bob", Role.ADMIN, [])
     session, token, other_token = by_session(eve), by_token(eve), by_token(eve)
     both = {asked_by(session), asked_by(token)}
     assert seen_by(session) == seen_by(token) == seen_by(other_token) == both
@@ -56,7 +56,7 @@ def test_a_user_sees_what_they_asked_for_by_session_and_by_token() -> None:
 
 
 def test_a_token_of_fewer_addresses_or_without_payloads_sees_no_more_than_it_may_ask_for() -> None:
-    eve = make_user("eve", Role.VIEWER, ["orders.#", "bills.#"])
+    eve = make_user("eve", Role.OPERATOR, ["orders.#", "bills.#"])
     session, narrow = by_session(eve), by_token(eve, patterns=["orders.eu"])
     blind = by_token(eve, scopes=[Permission.READ, Permission.EXPORT])
     wide, narrowed, payloads = asked_by(session), asked_by(narrow), asked_by(session, "payload")
@@ -68,7 +68,7 @@ def test_a_token_of_fewer_addresses_or_without_payloads_sees_no_more_than_it_may
 
 
 def test_who_is_limited_to_part_of_a_pattern_since_sees_the_report_no_more() -> None:
-    eve = make_user("eve", Role.VIEWER, ["orders.#", "bills.#"])
+    eve = make_user("eve", Role.OPERATOR, ["orders.#", "bills.#"])
     asked_by(by_session(eve))
     eve.access.address_patterns = ["orders.#"]
     eve.access.save(update_fields=["address_patterns"])
@@ -76,8 +76,8 @@ def test_who_is_limited_to_part_of_a_pattern_since_sees_the_report_no_more() -> 
 
 
 def test_a_report_asked_for_with_a_token_is_on_the_page_of_its_user(browser_of: Callable[[str], Client]) -> None:
-    browser = browser_of("viewer")
-    report_id = asked_by(by_token(User.objects.get(username="viewer")))
+    browser = browser_of("operator")
+    report_id = asked_by(by_token(User.objects.get(username="operator")))
     page = browser.get(reverse("reports")).content.decode()
     assert f"#{report_id}" in page
-    assert "viewer via ci" in page
+    assert "operator via ci" in page

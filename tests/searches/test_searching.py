@@ -39,7 +39,7 @@ from tests.searches.plain import PLAIN, put, search_due
 from workers.spark.tables.columns import TABLES, arrow_schema
 from workers.spark.tables.source import Extent, read_table
 
-LIMITED = principal("lee", Role.VIEWER, ["orders.#"])
+LIMITED = principal("lee", Role.OPERATOR, ["orders.#"])
 WITHOUT_PAYLOADS = Principal("reader", Role.VIEWER, frozenset({Permission.READ}))
 
 
@@ -418,7 +418,7 @@ def test_a_list_cannot_be_narrowed_by_payloads() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_rights_that_are_taken_away_are_taken_from_searches() -> None:
     eu, us = put(b"x"), put(b"x", address="orders.us")
-    user = make_user("kim", Role.VIEWER, [])
+    user = make_user("kim", Role.OPERATOR, [])
     kim = principal_of_user(user)
     assert kim is not None
     limited = request_search({"q": ["payload:x"]}, principal=kim)

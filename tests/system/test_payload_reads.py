@@ -155,7 +155,7 @@ def test_the_reads_of_a_minute_are_one_entry_of_each_reader_and_come_when_it_is_
 def test_a_reader_finds_the_entry_on_the_page_of_the_audit_log(
     browser_of: Callable[[str], Client], letter: int
 ) -> None:
-    browser_of("viewer").get(f"/messages/{letter}/")
+    browser_of("operator").get(f"/messages/{letter}/")
     PayloadRead.objects.update(at=F("at") - timedelta(minutes=5))
     fold_payload_reads()
     page = browser_of("admin").get("/audit/", {"action": "payload.read", "object_id": letter}).content.decode()

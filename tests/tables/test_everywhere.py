@@ -73,7 +73,7 @@ def test_jobs_give_the_same_rows_everywhere(spark: SparkSession, test_database_u
     ((_, versions, files),) = local["archive"]
     assert (versions["message"][0], {table for table, *_ in files} >= {"messages", "attempts", "history"}) == (60, True)
     moves, changes = local["regrouping"]
-    assert (sum(one[2] for one in moves), len(changes)) == (39, 30)
+    assert (sum(one[2] for one in moves), len(changes)) == (39, 39)
     assert everything(own | {"SPARK_MASTER": "local-cluster[2,1,1024]"}, asked, tmp_path / "local-cluster") == local
     with connect(tmp_path, own) as at_server:
         assert everything(own | at_server, asked, tmp_path / "connect") == local

@@ -74,7 +74,7 @@ READ, PAYLOAD, DECIDE = Permission.READ, Permission.READ_PAYLOAD, Permission.DEC
 PAUSE, EXPORT, CONFIGURE = Permission.PAUSE, Permission.EXPORT, Permission.CONFIGURE
 INGEST, SIGN_OFF, REVEAL = Permission.INGEST, Permission.SIGN_OFF, Permission.REVEAL
 ALLOWED = {
-    "viewer": {READ, PAYLOAD, EXPORT},
+    "viewer": {READ},
     "operator": {READ, PAYLOAD, REVEAL, EXPORT, DECIDE, PAUSE, INGEST},
     "admin": set(Permission),
 }
@@ -94,7 +94,7 @@ ROUTES = {
     "views-remove": Expected(CONFIGURE, OF_AN_ADDRESS, "post", status=302),
     "triage-newer": Expected(sent={"since": "0"}),
     "triage-search": Expected(method="post", sent={"query": "q=payload:x"}, status=302),
-    "triage-searching": Expected(READ, OF_AN_ADDRESS),
+    "triage-searching": Expected(PAYLOAD, OF_AN_ADDRESS),
     "triage-search-cancel": Expected(CONFIGURE, OF_AN_ADDRESS, "post", status=302),
     "triage-csv": Expected(EXPORT),
     "messages-ask": Expected(DECIDE, method="post", sent={"id": "{message}"}),
@@ -118,7 +118,7 @@ ROUTES = {
     "operations": Expected(),
     "operations-matching": Expected(),
     "comparisons-ask": Expected(READ, NOTHING, "post", sent={"query": "state=NDLV"}, status=302),
-    "comparisons-one": Expected(READ, OF_AN_ADDRESS),
+    "comparisons-one": Expected(PAYLOAD, OF_AN_ADDRESS),
     "comparisons-cancel": Expected(DECIDE, OF_AN_ADDRESS, "post", status=302),
     "operations-select": Expected(DECIDE, method="post", sent={"query": "state=NDLV"}, status=302),
     "operations-selection": Expected(READ, OF_AN_ADDRESS),

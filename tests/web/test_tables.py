@@ -9,7 +9,7 @@ from django.template import Context, Template, TemplateSyntaxError
 
 TEMPLATES = settings.BASE_DIR / "templates"
 # Their columns are what the report is asked for.
-OF_ANY_COLUMNS = {"reports/_section.html", "reports/report_form.html"}
+OF_ANY_COLUMNS = {"reports/_section.html", "reports/_preview.html"}
 ROWS = [SimpleNamespace(id=7, name="<b>", size=1), SimpleNamespace(id=8, name="x", size=2)]
 TABLE = """{% table "Things" for row in rows kind="wide" has_keys=True row_id=row.id changed=changed is_swap=is_swap %}
   {% column "Tick all" "tick" when=may_decide %}{% tick "id" row.id "Tick thing" row.id %}

@@ -38,7 +38,10 @@ SELECT message.id, message.attempt_number, destination_id, address.name AS addre
            SELECT count(*) FROM history WHERE history.message_id = message.id AND event = 'outcome_lost' AND seq > (
                SELECT coalesce(max(seq), 0) FROM history WHERE history.message_id = message.id AND from_state = 'NDLV')
        ) ELSE 0 END AS delivery_count,
-       message.attempt_number > 1 AS is_redelivered,
+       -- A claim that was put back unbegun is not a delivery.
+       message.attempt_number > 1 AND message.attempt_number - 1 > (
+           SELECT count(*) FROM history WHERE history.message_id = message.id AND event = 'released'
+       ) AS is_redelivered,
        CASE WHEN original_address_id IS NOT NULL THEN (
            SELECT name FROM address AS origin WHERE origin.id = original_address_id) END AS original_address,
        parent_id IS NOT NULL AS is_child

@@ -30,10 +30,9 @@ class Role(StrEnum):
     ADMIN = "admin"
 
 
-_VIEWER = frozenset({Permission.READ, Permission.READ_PAYLOAD, Permission.EXPORT})
-_OPERATOR = _VIEWER | {Permission.REVEAL, Permission.INGEST, Permission.DECIDE, Permission.PAUSE}
+_OPERATOR = frozenset(Permission) - {Permission.SIGN_OFF, Permission.BREAK_GLASS, Permission.CONFIGURE}
 PERMISSIONS: dict[Role, frozenset[Permission]] = {
-    Role.VIEWER: _VIEWER,
+    Role.VIEWER: frozenset({Permission.READ}),
     Role.OPERATOR: _OPERATOR,
     Role.REVIEWER: _OPERATOR | {Permission.SIGN_OFF},
     Role.ADMIN: frozenset(Permission),

@@ -89,7 +89,7 @@ _DELIVERED = move(
 )
 
 # A node that ended has written all it ever will: what it leaves without an answer goes back, accused of nothing. The
-# outcome of what it had begun is lost; what it had not begun was never an attempt, and its number is given again.
+# outcome of what it had begun is lost; what it had not begun was never an attempt.
 _RETURNED = move(
     State.DLNG,
     "chosen.event",
@@ -112,10 +112,9 @@ _RETURNED = move(
     FROM node JOIN claim_shard USING (claim_id, shard) WHERE node.id = ANY(%(nodes)s)
 )""",
     ),
-    sets={"due_at": "now()", "attempt_number": "attempt_number - (chosen.event = 'released')::int"},
+    sets={"due_at": "now()"},
     parts=StatementParts(
         shows=("message.lane_id", "message.due_at"),
-        attempt_number="attempt_number + (event = 'released')::int",
         then="SELECT lane_id, min(due_at), array_agg(id) FROM changed GROUP BY lane_id",
     ),
 )

@@ -142,9 +142,7 @@ def past_steps(
 ) -> list[PastStep]:
     """Return the attempts made, oldest first; `changes` say how each was decided."""
     steps = []
-    decided = {
-        row.attempt_number: row for row in changes if row.from_state == State.DLNG and row.event != Event.RELEASED
-    }
+    decided = {row.attempt_number: row for row in changes if row.from_state == State.DLNG}
     following: datetime | None = None
     for attempt in newest_first:
         waited = None if following is None else round((following - attempt.finished_at) / timedelta(milliseconds=1))

@@ -61,16 +61,14 @@ class ChosenRows:
 class StatementParts:
     """The rest of a statement.
 
-    `shows`: more columns of `changed`. `beside`: common table expressions that need `changed`. `note`,
-    `attempt_number`: expressions over `changed`, for history. `is_decision`: history names the operation, the
-    parameter `operation`. `resets`: columns of `changed` that history has under the same names. `then`: the query at
-    the end.
+    `shows`: more columns of `changed`. `beside`: common table expressions that need `changed`. `note`: an expression
+    over `changed`. `is_decision`: history names the operation, the parameter `operation`. `resets`: columns of
+    `changed` that history has under the same names. `then`: the query at the end.
     """
 
     shows: Sequence[str] = ()
     beside: str = ""
     note: str = "%(note)s"
-    attempt_number: str = "attempt_number"
     is_decision: bool = False
     resets: Sequence[str] = ()
     then: str = COUNT_CHANGED
@@ -218,9 +216,8 @@ def _history(event: str, start: str, to: str, parts: StatementParts) -> Sql:
     of_decision = {"operation_id": "%(operation)s::bigint"} if parts.is_decision else {}
     more = of_decision | {column: column for column in parts.resets}
     changes = named_sql(
-        "SELECT id, {what}, reason, {attempt_number}, %(actor)s, {note} FROM changed",
+        "SELECT id, {what}, reason, attempt_number, %(actor)s, {note} FROM changed",
         what=_list([start, to, event]),
-        attempt_number=raw(parts.attempt_number),
         note=_list([parts.note, *more.values()]),
     )
     return _history_of(changes, "".join(f", {column}" for column in more))

@@ -13,7 +13,7 @@ from poisonadmin.core.queries.rows import StoredBytes, fetch, fetch_rows, fetch_
 from poisonadmin.core.queries.scope import destination_names_seen, destinations_seen
 from poisonadmin.core.queries.sql import Sql
 from poisonadmin.messages.domain.attempt import SHOWN_COLUMNS
-from poisonadmin.messages.domain.states import State
+from poisonadmin.messages.domain.states import Event, State
 from poisonadmin.messages.queries.archived_index import require_archived, rows_of, rows_of_several
 from poisonadmin.messages.queries.detail_rows import (
     AttemptRow,
@@ -42,11 +42,13 @@ def detail(message_id: int, *, principal: Principal) -> MessageDetail:
     removal = removal_of(message_id)
     moves = hops(message_id).results
     is_moved = bool(moves) and moves[0].to_address == row["address"] != (row["original_address"] or row["address"])
+    released = sum(one["event"] == Event.RELEASED for one in rows_of(message_id, "history"))
     seen, own = destinations_seen(principal, "d.id")
     ((destination, has_destination),) = fetch_rows(_DESTINATION.format(seen=seen), [*own, row["address"]])
     confirmed = _confirmation(row)
     return MessageDetail(
-        **_listed(row, known.address_status) | {"has_destination": has_destination},
+        **_listed(row, known.address_status)
+        | {"has_destination": has_destination, "attempts_begun": row["attempt_number"] - released},
         intake_address=row["intake_address"],
         bookmark=row["bookmark"],
         received_by=row["received_by"],
@@ -238,6 +240,7 @@ def _listed(row: Mapping[str, Any], address_status: str) -> dict[str, Any]:
         "due_at": None,
         "group_title": row["failure"],
         "business_keys": json.loads(row["keys"] or "{}"),
+        "attempts_begun": row["attempt_number"],
         "address_status": address_status,
         "has_destination": True,  # it is final, and waits for none
         "tags": json.loads(row["tags"] or "[]"),

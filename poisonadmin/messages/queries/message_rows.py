@@ -20,7 +20,8 @@ COLUMNS = Sql(
  m.crash_count, CASE WHEN m.state = 'TBDL' THEN m.due_at END AS due_at, m.state_at, e.received_at, m.failed_at,
  e.expires_at, e.conversation_id, e.content_type, e.payload_bytes, o.name AS original_address, {seen_as} AS group_id,
  g.title AS group_title, coalesce((SELECT jsonb_object_agg(k.name, k.value) FROM business_key k
- WHERE k.message_id = m.id), jsonb_build_object()) AS business_keys,
+ WHERE k.message_id = m.id), jsonb_build_object()) AS business_keys, m.attempt_number - (SELECT count(*)::int
+ FROM history h WHERE h.message_id = m.id AND h.event = 'released') AS attempts_begun,
  a.status AS address_status, a.destination_id IS NOT NULL AS has_destination,
  (SELECT username FROM auth_user WHERE auth_user.id = w.owner_id) AS owner,
  coalesce(w.tags, ARRAY[]::text[]) AS tags, FALSE AS archived, {predecessor} AS predecessor_id""",
@@ -37,8 +38,9 @@ JOINS = Sql(
 @dataclass(frozen=True)
 class MessageRow:
     """A message as lists show it. `group_title` is its last failure in one line, `business_keys` what the policy of its
-    address had named at intake. Nothing is delivered while `address_status` is not ON, or the address
-    has no destination, whatever is due.
+    address had named at intake. `attempts_begun` leaves out what was claimed and put back before it was begun, which
+    `attempt_number` counts. Nothing is delivered while `address_status` is not ON, or the address has no destination,
+    whatever is due.
     `owner`: the account that cares for it. `tags`: those of rules and of people. `archived`: it is in the archive
     alone, from which it can be restored. `predecessor_id`: the message before it in its ordered conversation that waits
     for a decision, and holds it.
@@ -66,6 +68,7 @@ class MessageRow:
     group_title: str | None
     business_keys: Mapping[str, str]
     address_status: str
+    attempts_begun: int
     has_destination: bool
     owner: str | None
     tags: Sequence[str]
