@@ -39,7 +39,8 @@ def test_a_new_colleague_gets_account_role_addresses_and_token(
 ) -> None:
     make_admin()
     page = logged_in_page(chromium, server, "ada")
-    page.click("text=People and access")
+    page.click("#navigation >> text=System")
+    page.click(".sections >> text=People and access")
     page.click("text=New account")
     page.fill("#name", "nora")
     page.select_option("#role", "operator")
@@ -87,7 +88,7 @@ def test_a_passkey_is_the_second_factor(transactional_db: None, server: str, chr
     page.goto("/people/")
     assert page.url.endswith("/accounts/2fa/authenticate/")
     page.click("#passkey")
-    page.wait_for_selector("text=People and access")
+    page.wait_for_selector("#navigation")
     page.context.close()
 
 
