@@ -99,7 +99,7 @@ def test_a_word_explains_itself_on_focus_and_tap_and_a_bar_opens_by_keys(visit: 
     expect(hint).to_be_hidden()
     word.click()
     expect(hint).to_be_visible()
-    page.locator("h1").click()
+    page.locator("footer").click()
     expect(hint).to_be_hidden()
     page = visit.open(f"/operations/{operation}/")
     page.get_by_role("link", name="1 not answered yet").focus()
