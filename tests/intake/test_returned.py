@@ -67,7 +67,7 @@ def test_a_returned_message_that_dies_again_is_opened_again(source: Source) -> N
     message = Message.objects.get()
     assert (message.state, message.reason, message.failure_count, message.due_at) == ("NDLV", "returned", 3, None)
     assert read("SELECT title FROM failure_group WHERE id = %s", message.group_id or 0) == [
-        ("OrderRejected: order <n> has no customer",)
+        ("OrderRejected: order … has no customer",)
     ]
     assert [reason for _, _, reason, _, _ in hops(message_id)] == ["rejected", "expired"]
     assert read("SELECT outcome, error_class, finished_at >= started_at IS NOT FALSE FROM attempt ORDER BY 1") == [

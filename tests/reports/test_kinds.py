@@ -143,7 +143,7 @@ def test_the_blacklist_comes_with_the_poison_list() -> None:
     columns = ["what", "id", "address", "bookmark", "why", "crashes"]
     assert rows_of("blacklist", columns=columns) == [
         ("listed", None, "orders.us", "7|1|", "it crashes", 0),
-        ("blacklisted", one, "orders.eu", None, "TimeoutError: no answer in <n> s", 3),
+        ("blacklisted", one, "orders.eu", None, "TimeoutError: no answer in … s", 3),
     ]
     only = principal("eve", Role.OPERATOR, ["orders.us"])
     assert [row[0] for row in rows_of("blacklist", principal=only)] == ["listed"]
