@@ -104,7 +104,7 @@ def test_failures_are_seen_and_sent_again(make_rule: MakeRule, receiver: Receive
     tick()
     page = html_of(admin.get("/alerts/"))
     assert "Deliveries of the rule" in page
-    assert '<span class="visually-hidden"> failing</span>' in page
+    assert '<span class="visually-hidden"> alert rules failing</span>' in page
     assert "HTTP 500" in page
     assert XSS not in page
     delivery = AlertDelivery.objects.get()
