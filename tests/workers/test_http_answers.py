@@ -42,7 +42,7 @@ def test_any_other_status_is_a_failure_with_its_code(status):
     assert "no such order 4711" in row.error_message
     assert row.response == b"no such order 4711"
     assert len(row.fingerprint) == 16
-    assert row.title.startswith(f"HTTP {row.status_code}")
+    assert row.title.startswith(str(status))
 
 
 def test_the_row_says_who_delivered_what_where_and_when():
