@@ -73,7 +73,8 @@ def test_a_list_is_compared_and_the_page_says_what_its_messages_have_in_common(b
     assert "search=header.client-version%3A%22%3Cb%3E4.2%3C%2Fb%3E%22" in page
     form = html_of(browser.get("/alerts/rules/new/", {"search": "payload.$.order.total:>=1000"}))
     assert 'value="payload.$.order.total:&gt;=1000"' in form
-    assert "/rules/" not in html_of(browser_of("operator").get(f"/comparisons/{row.id}/")).partition("<main")[2].partition("</main")[0]
+    for_operator = html_of(browser_of("operator").get(f"/comparisons/{row.id}/"))
+    assert "/rules/" not in for_operator.partition("<main")[2].partition("</main")[0]
 
 
 def test_the_live_part_ends_when_the_comparison_does(browser_of: Browser) -> None:
