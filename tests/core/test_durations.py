@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poisonadmin.core.domain.durations import milliseconds_of, within, written
+from poisonadmin.core.domain.durations import between, milliseconds_of, written
 from poisonadmin.core.domain.settings import InvalidValue
 from poisonadmin.policies.domain.settings import MAX_DELAY_MS
 
@@ -23,7 +23,7 @@ def test_no_duration_is_guessed(text: str) -> None:
 
 
 def test_a_duration_is_stored_in_milliseconds_and_has_bounds() -> None:
-    check = within(0, 300_000)
+    check = between(0, 300_000)
     assert (check("5 min"), check(5000)) == (300_000, 5000)
     for value in ("5 min 1 ms", 300_001, True, 1.5, None):
         with pytest.raises(InvalidValue, match="from 0 s to 5 min"):

@@ -248,3 +248,19 @@ def test_what_a_source_set_aside_can_be_read_and_downloaded(one_of_each: dict[st
     admin.post("messages/batch/", b"nonsense", Content_Type="application/x-ndjson")
     (line,) = admin.get("sources/rejected/").json()["results"]
     assert (line["path"], line["raw_text"]) == (None, "nonsense")
+
+
+def test_durations_are_given_as_people_write_them_and_answered_in_milliseconds(admin: Caller) -> None:
+    destination = admin.post("destinations/", http(timeout_ms="1 min 30 s")).json()
+    waits = {"redelivery_delay": "5 min", "max_redelivery_delay": "1 h"}
+    policy = admin.post("policies/", {"match": "orders.#", "settings": waits}).json()
+    action = {"do": "retry", "delay_ms": "90s"}
+    rule = {"name": "later", "stage": "after", "match": {"address": "orders.#"}, "action": action}
+    ruled = admin.post("rules/", rule).json()
+    assert destination["config"]["timeout_ms"] == 90_000
+    assert policy["settings"] == {"redelivery_delay": 300_000, "max_redelivery_delay": 3_600_000}
+    assert ruled["action"] == {"do": "retry", "delay_ms": 90_000}
+    preview = {"match": "orders.eu", "settings": {}, "failures": 2}
+    assert admin.post("policies/preview/", preview).json()["delays_ms"][0] == 300_000
+    refused = admin.post("policies/", {"match": "bills.#", "settings": {"redelivery_delay": "5000"}})
+    assert (refused.status_code, "such as 90s" in refused.json()["detail"]) == (400, True)

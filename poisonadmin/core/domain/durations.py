@@ -47,7 +47,7 @@ class DurationBounds(Bounds):
         return super().__call__(milliseconds_of(value) if isinstance(value, str) else value)
 
 
-def within(least: int, most: int) -> DurationBounds:
+def between(least: int, most: int) -> DurationBounds:
     """Return the check of a duration; the bounds are in milliseconds."""
     bounds = f"must be a duration from {written(least)} to {written(most)}"
     return DurationBounds(least, most, bounds, of_type=f"{bounds}, in milliseconds or such as 90s")
@@ -55,4 +55,4 @@ def within(least: int, most: int) -> DurationBounds:
 
 def duration(label: str, least: int, most: int, **more: Any) -> Any:
     """Return the setting of a duration; the bounds are in milliseconds."""
-    return setting(InputKind.DURATION, label, within(least, most), **more)
+    return setting(InputKind.DURATION, label, between(least, most), **more)

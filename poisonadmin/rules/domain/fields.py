@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from poisonadmin.core.domain.addresses import InvalidAddress, validate_address, validate_pattern
-from poisonadmin.core.domain.durations import within
+from poisonadmin.core.domain.durations import between
 from poisonadmin.core.domain.errors import InvalidField
 from poisonadmin.core.domain.json_path import InvalidPath, parse_path
 from poisonadmin.core.domain.settings import of_field
@@ -192,7 +192,7 @@ def _range(field: str, value: Any, check: Check) -> dict[str, Any]:
 
 
 def _duration(field: str, value: Any, least: int) -> int:
-    return int(of_field(field, partial(within(least, MAX_DELAY_MS), value), InvalidRule))
+    return int(of_field(field, partial(between(least, MAX_DELAY_MS), value), InvalidRule))
 
 
 def _whole(field: str, value: Any, low: int, high: int) -> int:
