@@ -13,6 +13,7 @@ from poisonadmin.decisions.operations.commands.beginning import decide_on
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.deployments.commands import report_deployment
 from poisonadmin.groups.commands.annotations import annotate
+from poisonadmin.store.models.access import PayloadRead
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.operation import Operation
@@ -67,6 +68,15 @@ def test_the_page_shows_the_cause_with_its_messages_and_marks_what_payloads_shar
     shared, own = page.index('<div class="leaf shared"><span class="key wild">currency</span>'), page.index(">total<")
     assert page[own - 40 : own].count("shared") == 0
     assert shared < own
+
+
+def test_the_payload_that_is_shown_is_named_and_large_ones_are_not_read(operator_browser: Client) -> None:
+    small = [failed(currency="XXX", total=number) for number in (1, 2)][-1]
+    large = failed(currency="XXX", note="x" * 20_000)
+    page = html_of(operator_browser.get(f"/groups/{small.group_id}/"))
+    assert f"The payload of message #{small.id};" in page
+    read = set(PayloadRead.objects.values_list("object_id", flat=True))
+    assert (small.id in read, large.id in read) == (True, False)
 
 
 def test_a_version_is_blamed_where_its_deployment_came_before_the_first_failure(operator_browser: Client) -> None:

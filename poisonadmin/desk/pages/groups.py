@@ -20,7 +20,7 @@ from poisonadmin.core.domain.filter_values import number
 from poisonadmin.decisions.operations.domain.actions import ACTIONS
 from poisonadmin.desk.pages.opened_from import latest_messages
 from poisonadmin.desk.pages.readable import TreeNode, folded, tree_of_several
-from poisonadmin.desk.queries.brief import MARKDOWN, findings, group_brief
+from poisonadmin.desk.queries.brief import MARKDOWN, GroupFindings, findings, group_brief
 from poisonadmin.desk.queries.deployed import group_deployments
 from poisonadmin.desk.queries.detail import attempts, payload_start
 from poisonadmin.groups.commands.annotations import annotate
@@ -34,7 +34,7 @@ from poisonadmin.search.queries.owners import account_names
 from poisonadmin.web.pages.forms import PageForm, TextField, drawn, texts_by_comma
 from poisonadmin.web.pages.views import MAX_REASON_CHARS, NO_REASON, dialog, page, reason_of, require_known
 
-# Payloads of failures that are compared, and how much of each is read.
+# Payloads of failures that are compared, and how large each may be: to mask one, all of it is read.
 SAMPLES = 10
 SAMPLE_BYTES = 16 * 1024
 
@@ -145,7 +145,7 @@ def _page(
         "deployments": deployments,
         "findings": known,
         "tried": [(one, ACTIONS[one.action]) for one in known.tried],
-        "sample": _sample([one.message_id for one in known.recent[:SAMPLES]], principal),
+        "sample": _sample(known, principal),
         "others": _others(found, principal) if may_merge else [],
         **latest_messages("group", str(found.id), found.counts, principal),
         **_example(found, principal),
@@ -172,16 +172,18 @@ def _example(found: GroupDetail, principal: Principal) -> dict[str, Any]:
     }
 
 
-def _sample(ids: list[int], principal: Principal) -> list[TreeNode]:
-    """Return the payload of the latest failure as a tree, in which is marked what it shares with those of the others;
-    empty for whom payloads are not shown."""
+def _sample(known: GroupFindings, principal: Principal) -> tuple[int, list[TreeNode]] | None:
+    """Return a message and its payload, of the latest failure that has a small one of JSON, as a tree in which is
+    marked what it shares with the others; None for whom payloads are not shown."""
     if not principal.may(Permission.READ_PAYLOAD):
-        return []
+        return None
+    small = [one.message_id for one in known.recent if known.payload_bytes[one.message_id] <= SAMPLE_BYTES]
+    ids = small[:SAMPLES]
     note_payload_reads(principal, ids)
-    starts = []
+    starts = {}
     for one in ids:
-        with suppress(PayloadRemoved):
-            starts.append(payload_start(one, principal=principal, most_bytes=SAMPLE_BYTES))
+        with suppress(PayloadRemoved, NotFound):
+            starts[one] = payload_start(one, principal=principal, most_bytes=SAMPLE_BYTES)
     return tree_of_several(starts)
 
 

@@ -6,7 +6,7 @@ A payload is shown as a tree of JSON, a text, or bytes in hexadecimal; what is f
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -88,21 +88,24 @@ def tree(payload: bytes) -> list[TreeNode]:
     return nodes
 
 
-def tree_of_several(payloads: Sequence[bytes]) -> list[TreeNode]:
-    """Return the tree of the first payload, in which is marked what most of them share; empty where it has none.
+def tree_of_several(payloads: Mapping[int, bytes]) -> tuple[int, list[TreeNode]] | None:
+    """Return the number and the tree of the first payload that has one, in which is marked what most of them share.
 
-    >>> [(node.key, node.is_shared) for node in tree_of_several([b'{"a": 1, "b": 2}', b'{"a": 1, "b": 3}'])][1:3]
-    [('a', True), ('b', False)]
+    >>> found = tree_of_several({9: b"text", 8: b'{"a": 1, "b": 2}', 7: b'{"a": 1, "b": 3}'})
+    >>> found[0], [(node.key, node.is_shared) for node in found[1]][1:3]
+    (8, [('a', True), ('b', False)])
     """
-    trees = []
-    for payload in payloads:
+    trees: dict[int, list[TreeNode]] = {}
+    for number, payload in payloads.items():
         with suppress(NoTree):
-            trees.append(tree(payload))
+            trees[number] = tree(payload)
     if not trees:
-        return []
-    leaves = Counter(leaf for nodes in trees for leaf in {(node.path, node.text) for node in nodes if node.path})
+        return None
+    each = ({(node.path, node.text) for node in nodes if node.path} for nodes in trees.values())
+    leaves = Counter(leaf for found in each for leaf in found)
     least = max(MOST * len(trees), 2)
-    return [replace(node, is_shared=leaves[node.path, node.text] >= least) for node in trees[0]]
+    first, nodes = next(iter(trees.items()))
+    return first, [replace(node, is_shared=leaves[node.path, node.text] >= least) for node in nodes]
 
 
 def text(payload: bytes) -> str | None:

@@ -28,13 +28,14 @@ SHOWN_MESSAGES = 5
 @dataclass(frozen=True)
 class GroupFindings:
     """`recent`: the latest failures of its newest messages, the latest first. `tried`: the latest operations on these,
-    with their ledgers."""
+    with their ledgers. `payload_bytes`: of each of its newest messages, by id."""
 
     recent: list[RecentFailure]
     causes: list[Cause]
     shared: list[SharedValue]
     tried: list[OperationDetail]
     deployed: list[DeploymentRow]
+    payload_bytes: dict[int, int]
 
 
 def findings(group: GroupDetail, deployed: list[DeploymentRow], *, principal: Principal) -> GroupFindings:
@@ -43,7 +44,8 @@ def findings(group: GroupDetail, deployed: list[DeploymentRow], *, principal: Pr
     `deployed`: the deployments of its consumers, oldest first. Errors: `QueryTooExpensive`.
     """
     newest = list_messages(parse_filter({"group": [str(group.id)]}), principal=principal, limit=READ_MESSAGES).results
-    ids = [one.id for one in newest]
+    sizes = {one.id: one.payload_bytes for one in newest}
+    ids = list(sizes)
     latest = Sql(
         """SELECT t.message_id, t.finished_at, a.name AS address, CASE WHEN {seen} THEN d.name END AS destination,
             t.outcome, t.error_class, t.status_code, t.consumer_version, m.state = 'DLVD' AS is_delivered
@@ -66,7 +68,7 @@ def findings(group: GroupDetail, deployed: list[DeploymentRow], *, principal: Pr
         most=SHOWN_OPERATIONS,
     )
     seen = [one for found in fetch_values(tried) if (one := _operation(found, principal))]
-    return GroupFindings(recent, causes(recent, began_with=began_with), in_common(recent), seen, deployed)
+    return GroupFindings(recent, causes(recent, began_with=began_with), in_common(recent), seen, deployed, sizes)
 
 
 def _operation(operation_id: int, principal: Principal) -> OperationDetail | None:
