@@ -29,7 +29,7 @@ from poisonadmin.policies.queries import (
     resolve_address,
 )
 from poisonadmin.web.pages.forms import saved_or_shown, sentence_of
-from poisonadmin.web.pages.views import Section, SidebarEntry, href, page, require_known, tidied
+from poisonadmin.web.pages.views import Section, SidebarEntry, back_to, page, require_known, tidied
 
 
 @page(sidebar=SidebarEntry(Section.FLOWS, 20, "Policies", "adjustments", "c"))
@@ -55,8 +55,7 @@ def edit(request: HttpRequest, principal: Principal, policy_id: int | None = Non
     policy = None if policy_id is None else get_policy(policy_id, principal=principal)
     names = [row.name for row in list_destinations(principal=principal, limit=500).results]
     suggested = {"match": request.GET.get("match", "")}
-    address = request.GET.get("address")
-    back = href(reverse("addresses-one"), [("name", address)]) if address else reverse("policies")
+    back = back_to(request, reverse("policies"))
     form = PolicyForm(request.POST if request.method == "POST" else None, policy, names, initial=suggested)
 
     def save() -> str:

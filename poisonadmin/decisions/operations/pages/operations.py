@@ -106,11 +106,11 @@ def show(request: HttpRequest, principal: Principal, operation_id: int) -> HttpR
     if is_live:
         return render(request, "operations/operation_live.html", context)
     if found.state == OperationState.WAITING_FOR_SIGN_OFF and principal.may(Permission.SIGN_OFF):
-        context |= _review(found, principal)
+        context |= _review(request, found, principal)
     return render(request, "operations/operation.html", context)
 
 
-def _review(found: OperationDetail, principal: Principal) -> dict[str, Any]:
+def _review(request: HttpRequest, found: OperationDetail, principal: Principal) -> dict[str, Any]:
     """Return what a reviewer has to see, or why this one may not sign off."""
     try:
         require_may_sign(found, principal)
@@ -124,7 +124,7 @@ def _review(found: OperationDetail, principal: Principal) -> dict[str, Any]:
     # Whoever may sign reads it whole.
     asker = in_the_clear(principal_of(found))
     foreseen = preview(selection, action.key, principal=asker, params=params, pace=pace, waive=waive)
-    return shown_preview(foreseen, principal)
+    return shown_preview(request, foreseen, principal)
 
 
 @page(filters=())

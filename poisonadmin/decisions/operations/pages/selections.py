@@ -41,14 +41,14 @@ from poisonadmin.web.pages.params import ParamsForm, field_of, reason_field
 from poisonadmin.web.pages.views import href, page, pager
 
 
-def shown_preview(foreseen: OperationPreview, principal: Principal) -> dict[str, Any]:
-    """Return what `operations/_preview.html` shows."""
+def shown_preview(request: HttpRequest, foreseen: OperationPreview, principal: Principal) -> dict[str, Any]:
+    """Return what `operations/_preview.html` shows; a page that mends something leads back to this one."""
     samples = foreseen.change.samples if foreseen.change else []
     note_payload_reads(principal, [one.message_id for one in samples])
     return {
         "preview": foreseen,
         "targets": [(one, *_mend_wait(one)) for one in foreseen.targets],
-        "left_alone": [(one, *_mend(one, principal)) for one in foreseen.refused],
+        "left_alone": [(one, *_mend(one, principal, request.get_full_path())) for one in foreseen.refused],
         "samples": samples,
         "warnings": [one.warning.sentence(one.count, total=foreseen.accepted) for one in foreseen.crashed],
     }
@@ -65,11 +65,11 @@ def _mend_wait(target: Target) -> tuple[str, str, str | None]:
     return words, "Resume the address", href(reverse("addresses-one"), [("name", target.address)])
 
 
-def _mend(refused: LeftAlone, principal: Principal) -> tuple[str, str | None]:
-    """Return what would mend a refusal, and the page where the principal may do that."""
+def _mend(refused: LeftAlone, principal: Principal, back: str) -> tuple[str, str | None]:
+    """Return what would mend a refusal, and the page where the principal may do that, which leads `back`."""
     may_configure = principal.may(Permission.CONFIGURE)
     if refused.code == refusals.NO_DESTINATION:
-        new = href(reverse("policies-new"), [("match", refused.detail or "")])
+        new = href(reverse("policies-new"), [("match", refused.detail or ""), ("back", back)])
         return f"Give {refused.detail} a destination", new if may_configure else None
     if refused.code == refusals.OVERSIZED:
         return f"Raise max_payload_bytes of {refused.detail}", reverse("policies") if may_configure else None
@@ -222,7 +222,7 @@ def selection(request: HttpRequest, principal: Principal, selection_id: int) -> 
         "params": [form[name] for name in form.asked],
         "fields": _fields(form, foreseen),
         "has_waives": any(field.name in _WAIVES for field in _fields(form, foreseen)),
-        **(shown_preview(foreseen, principal) if foreseen else {}),
+        **(shown_preview(request, foreseen, principal) if foreseen else {}),
     }
     return render(request, "operations/selection.html", context, status=422 if form.errors else 200)
 
