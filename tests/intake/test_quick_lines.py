@@ -116,6 +116,8 @@ def test_a_key_that_is_there_twice_is_left_to_the_strict_parser(raw: bytes) -> N
     "raw",
     [
         b'{"address":"a","payload":1.5}',
+        b'{"address":"a","payload":-0}',
+        b'{"address":"a","payload":[1,-0 ]}',
         b'{"address":"a","payload":18446744073709551616}',
         b'{"address":"a","payload":[' + b"[" * 120 + b"]" * 120 + b"]}",
         b'{"address":"a","payload":"' + b"x" * 70_000 + b'"}',

@@ -44,6 +44,17 @@ def test_any_other_json_value_is_its_compact_text(admin: Caller) -> None:
     assert stored(admin, {"payload": {"b": [1, 2.5, None], "a": "é"}}) == '{"b":[1,2.5,null],"a":"é"}'.encode()
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["1.10", "-0", "1E400", '{"a":[0.50,-0.0,1e5,2.5,7],"b":"1.10"}', pytest.param("1" * 990 + ".50", id="long")],
+)
+def test_a_number_stays_as_its_sender_has_written_it(text: str, admin: Caller) -> None:
+    sent = f'{{"address": "orders.eu", "message_id": "one", "payload": {text}}}'.encode()
+    message_id = admin.post("messages/", sent).json()["id"]
+    assert admin.get(f"messages/{message_id}/payload/").getvalue().decode() == text
+    assert admin.post("messages/", sent).status_code == 200, "the same again"
+
+
 def test_a_batch_keeps_hostile_payloads_too(admin: Caller) -> None:
     lines = [
         json.dumps({"address": "a", "message_id": name, "payload_base64": base64.b64encode(payload).decode()})

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
+from itertools import chain, zip_longest
 from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Any, NoReturn, Self
 
@@ -19,6 +20,9 @@ MAX_VALUES = 50_000
 MAX_NUMBER_CHARS = 1000
 # Every decimal of so few characters, without an exponent, survives the way through a double.
 EXACT_NUMBER_CHARS = 16
+# Stands for a number while other values are written: no text in UTF-8 holds a lone surrogate.
+_MARK = "\ud800"
+_MARKED = f'"{_MARK}"'
 
 # The next bracket or comma outside of strings, or the end. Possessive: what was passed over is not scanned again.
 _MARKS = re.compile(r'(?:"(?:[^"\\]++|\\.)*+"?|[^][{},"]++)*+([][{},]|\Z)', re.DOTALL)
@@ -53,8 +57,9 @@ class Number(Decimal):
         return self
 
 
-def loads(raw: bytes, *, exact: bool = False, most_values: int = MAX_VALUES) -> Any:
-    """Return the value of one JSON text in UTF-8. `exact`: numbers are `Number`s, for `dumps_exact`.
+def loads(raw: bytes, *, exact: bool = False, keeps_numbers: bool = False, most_values: int = MAX_VALUES) -> Any:
+    """Return the value of one JSON text in UTF-8. `exact`: numbers are `Number`s, for `dumps_exact`. `keeps_numbers`:
+    those are that Python would write otherwise than they came, such as `1.10`, for `dumps`.
 
     `most_values`: a text with more commas and opening brackets is refused before it is parsed.
     Errors: `InvalidJson` with code `invalid_utf8`, `invalid_json`, `duplicate_key`, `nesting_too_deep`,
@@ -69,26 +74,38 @@ def loads(raw: bytes, *, exact: bool = False, most_values: int = MAX_VALUES) -> 
         raise InvalidJson("invalid_utf8", f"Byte {error.start} is not valid UTF-8.") from None
     _refuse_excess(raw, text, most_values)
     try:
-        return (_EXACT_DECODER if exact else _DECODER).decode(text)
+        return (_EXACT_DECODER if exact else _KEEPING_DECODER if keeps_numbers else _DECODER).decode(text)
     except json.JSONDecodeError as error:
         raise InvalidJson("invalid_json", f"{error.msg} at character {error.pos}.") from None
 
 
 def dumps(value: object) -> bytes:
-    """Return `value` as compact JSON in UTF-8, keys in the order given.
+    """Return `value` as compact JSON in UTF-8, keys in the order given, each `Number` as it was read.
 
     Errors: `InvalidJson` with code `invalid_json` (NaN, Infinity, what JSON does not have), `nesting_too_deep`,
     `invalid_unicode` for a lone surrogate.
 
-    >>> dumps({"name": "Zoë", "n": [1, 2]}).decode()
-    '{"name":"Zoë","n":[1,2]}'
+    >>> dumps({"name": "Zoë", "n": [1, 2, Number("1.10")]}).decode()
+    '{"name":"Zoë","n":[1,2,1.10]}'
     """
+    numbers: list[str] = []
+
+    def noted(number: object) -> str:
+        if not isinstance(number, Number):
+            raise TypeError(f"a {type(number).__name__}")
+        numbers.append(number.text)
+        return _MARK
+
     try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=noted)
     except RecursionError:
         raise InvalidJson("nesting_too_deep", f"JSON is nested more than {MAX_NESTING} deep.") from None
     except (TypeError, ValueError) as error:
         raise InvalidJson("invalid_json", f"Not a JSON value: {error}.") from None
+    if numbers:
+        # A value that has the mark itself is refused below: it has no number.
+        parts = zip_longest(text.split(_MARKED), [*numbers, ""], fillvalue=_MARKED)
+        text = "".join(chain.from_iterable(parts))
     try:
         raw = text.encode("utf-8")
     except UnicodeEncodeError:
@@ -213,12 +230,24 @@ def _fraction(text: str) -> float:
     return number
 
 
+def _kept_integer(text: str) -> int | Number:
+    return Number(text) if text == "-0" else _integer(text)
+
+
+def _kept_fraction(text: str) -> float | Number:
+    number = float(text)
+    return number if repr(number) == text else Number(text)
+
+
 def _constant(text: str) -> NoReturn:
     raise InvalidJson("invalid_number", f"{text} is not a JSON number.")
 
 
 _EXACT_DECODER = json.JSONDecoder(
     object_pairs_hook=_object, parse_int=Number, parse_float=Number, parse_constant=_constant
+)
+_KEEPING_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_kept_integer, parse_float=_kept_fraction, parse_constant=_constant
 )
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_object, parse_int=_integer, parse_float=_fraction, parse_constant=_constant

@@ -55,14 +55,14 @@ def parse_line(raw: bytes) -> MessageEnvelope:
     Errors: `InvalidEnvelope`; besides the codes of `parse_envelope`, with `field` None: `line_too_long`,
     `invalid_utf8`, `invalid_json`, `duplicate_key`, `nesting_too_deep`, `too_many_values`, `invalid_number`.
 
-    >>> parse_line(b'{"address": "orders.eu", "message_id": "7", "payload": {"id": 7}}').payload
-    b'{"id":7}'
+    >>> parse_line(b'{"address": "orders.eu", "message_id": "7", "payload": {"id": 7, "price": 1.10}}').payload
+    b'{"id":7,"price":1.10}'
     """
     if len(raw) > LIMITS.line_bytes:
         detail = f"A line may have at most {LIMITS.line_bytes} bytes, this one has {len(raw)}."
         raise InvalidEnvelope("line_too_long", None, detail)
     try:
-        fields = strict_json.loads(raw, most_values=LIMITS.json_values)
+        fields = strict_json.loads(raw, keeps_numbers=True, most_values=LIMITS.json_values)
     except InvalidJson as error:
         raise InvalidEnvelope(error.code, None, error.detail) from None
     return parse_envelope(fields)
@@ -71,7 +71,8 @@ def parse_line(raw: bytes) -> MessageEnvelope:
 def parse_envelope(fields: Mapping[str, Any]) -> MessageEnvelope:
     """Return the envelope that `fields` describe, in the shape of `POST /api/v1/messages/`.
 
-    `payload` is a string (its UTF-8 bytes) or any other JSON value (its compact text); `payload_base64` is for bytes.
+    `payload` is a string (its UTF-8 bytes) or any other JSON value (its compact text, numbers as they are written);
+    `payload_base64` is for bytes.
     The content type defaults to plain text, JSON or bytes accordingly. Null stands for an absent optional field.
 
     Errors: `InvalidEnvelope` with code `not_an_object`, `unknown_field`, `missing_field`, `invalid_address`,
@@ -169,7 +170,7 @@ ENVELOPE: dict[str, Any] = {
             "example": "orders.eu.created",
             "description": "Words between dots: any printable Unicode characters but spaces, `*` and `#`.",
         },
-        "payload": {"description": "A string (its UTF-8 bytes) or any other JSON value (its compact text)."},
+        "payload": {"description": "A string (its UTF-8 bytes) or any other JSON value (its text, without blanks)."},
         "payload_base64": {"type": "string", "format": "byte", "description": "Instead of payload, for bytes."},
         "content_type": _text(LIMITS.content_type_chars),
         "headers": {"type": "object", "additionalProperties": {"type": "string"}, "nullable": True},

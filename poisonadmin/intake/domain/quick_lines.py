@@ -4,6 +4,7 @@ A reader answers for a line only when it can prove that `envelope.parse_line` wo
 otherwise; the caller asks `parse_line` then. The parser is passed in, since this package has the standard library only.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
@@ -18,6 +19,7 @@ Reader = Callable[[bytes], IntakeRow | None]
 # In a line that is no longer than this no field can be too large.
 _SMALL_BYTES = LIMITS.headers_bytes
 _MAX_NESTING = 90
+_MINUS_ZERO = re.compile(rb"-0[\s,\]}]")
 # More than any line has strings: makes every comparison fail.
 _CANNOT_SAY = 1 << 60
 _TEXTS = {
@@ -79,7 +81,8 @@ def quick_reader(
     """Return a reader of lines around a strict JSON parser, such as `orjson.loads`.
 
     `loads` must refuse what is not JSON in UTF-8 with a `ValueError`, keep the last of equal keys, and return integers
-    that it cannot represent as floats. `dumps` writes compact JSON in UTF-8; `dumps_sorted` does so with sorted keys.
+    that it cannot represent as floats; it may read -0 as 0. `dumps` writes compact JSON in UTF-8; `dumps_sorted` does
+    so with sorted keys.
     """
 
     def read(raw: bytes) -> IntakeRow | None:
@@ -121,7 +124,7 @@ def quick_reader(
 
 def _fields(raw: bytes, loads: Callable[[bytes], Any]) -> dict[str, Any] | None:
     """Return the members of a line that has nothing but the fields that are read here, and those that it must have."""
-    if len(raw) > _SMALL_BYTES:
+    if len(raw) > _SMALL_BYTES or (b"-0" in raw and _MINUS_ZERO.search(raw)):
         return None
     try:
         fields = loads(raw)
