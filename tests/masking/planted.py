@@ -5,13 +5,15 @@ from typing import Any
 from django.db import connection
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.decisions.operations.commands.beginning import decide_on
+from poisonadmin.decisions.operations.commands.beginning import begin, decide_on
 from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.sign_offs.commands import save_sign_off_rule
 from poisonadmin.destinations.commands import save_destination
 from poisonadmin.masking.commands import save_masking_rule
 from poisonadmin.masking.domain import MaskingRuleFields
 from poisonadmin.poison_list.commands import Report, report
 from poisonadmin.policies.commands import save_policy
+from poisonadmin.search.commands.selections import freeze
 from poisonadmin.store.models.intake import RejectedLine
 from poisonadmin.store.models.poison import PoisonEntry
 from tests import crashes
@@ -42,7 +44,8 @@ def mask(match: str = "planted.#", *allowed: str, **part: str) -> int:
 
 
 def plant() -> dict[str, int]:
-    """Plant the canary in messages of an address: dead, edited, crashed; return ids of what holds it."""
+    """Plant the canary in messages of an address, dead, edited, crashed, and in an operation that waits for a sign-off;
+    return ids of what holds it."""
     keys = ["customer=$.customer.name", "shop=header:X-Open"]
     url = {"url": "http://127.0.0.1:9/"}
     save_destination("planted", kind="http", config=url, secrets=None, max_rate_per_second=None, principal=SYSTEM)
@@ -59,6 +62,9 @@ def plant() -> dict[str, int]:
         killer.id, output=CANARY.encode(), title=CANARY, error_message=CANARY, response=CANARY.encode(), stack=CANARY
     )
     report(Report(source=ADDRESS, bookmark="17", why=f"{CANARY} cannot be read"), principal=SYSTEM)
+    save_sign_off_rule("planted.#", None, above=1, principal=SYSTEM)
+    both = freeze(ids=[message.id, edited.id], principal=SYSTEM)
+    to_all = {"json_patch": change["json_patch"]}
     line = RejectedLine.objects.create(batch="planted", line=1, code="invalid_json", detail=CANARY, raw=CANARY.encode())
     message.refresh_from_db()
     return {
@@ -68,4 +74,6 @@ def plant() -> dict[str, int]:
         "group": message.group_id or 0,
         "entry": PoisonEntry.objects.get(source=ADDRESS).id,
         "rejected": line.id,
+        "selection": both,
+        "operation": begin(both, OperationAction.PATCH, params=to_all, reason="r", principal=SYSTEM),
     }

@@ -34,6 +34,13 @@ QUERIES = (
     "/poison-list/?source=planted.one",
     "/addresses/one/?name=planted.one",
 )
+PLANTED_AS = {
+    "group_id": "group",
+    "entry_id": "entry",
+    "rejected_id": "rejected",
+    "selection_id": "selection",
+    "operation_id": "operation",
+}
 FEED = f"/api/v1/poison-list/events/?source={ADDRESS}"
 
 
@@ -56,7 +63,7 @@ def found_in(ask: Callable[[str], Any], paths: Iterator[str]) -> set[str]:
 
 def page_paths(ids: dict[str, int], planted: dict[str, int]) -> Iterator[str]:
     """Yield the path of every page, with the planted objects wherever one is named."""
-    named = ids | {"group_id": planted["group"], "entry_id": planted["entry"], "rejected_id": planted["rejected"]}
+    named = ids | {key: planted[one] for key, one in PLANTED_AS.items()}
     for route in page_routes():
         names = route.pattern.converters
         values = {name: named.get(name, SLUGS.get(name)) for name in names}
@@ -73,16 +80,15 @@ def page_paths(ids: dict[str, int], planted: dict[str, int]) -> Iterator[str]:
 
 def api_paths(ids: dict[str, Any], planted: dict[str, int]) -> Iterator[str]:
     """Yield the path of every GET of the API, with the planted objects wherever one is named."""
-    planted_as = {"group_id": "group", "entry_id": "entry", "rejected_id": "rejected"}
     for (name, method), (arguments, *_) in EXPECTED.items():
         if method != "get":
             continue
         values = {key: ids.get(value, value) for key, value in arguments.items()}
-        values |= {key: planted[one] for key, one in planted_as.items() if key in values}
+        values |= {key: planted[one] for key, one in PLANTED_AS.items() if key in values}
         messages = [planted[one] for one in ("message", "edited", "killer")] if "message_id" in values else [None]
         for message in messages:
             yield reverse(name, kwargs=values | ({} if message is None else {"message_id": message}))
-    for query in ("messages/", "failures/", "groups/", "messages/groups/", "messages/facets/"):
+    for query in ("messages/", "failures/", "groups/", "messages/facets/"):
         yield f"/api/v1/{query}"
     yield f"/api/v1/messages/?key.customer={CANARY}"
     yield FEED
@@ -94,12 +100,18 @@ def pages(page_settings: None) -> tuple[dict[str, int], dict[str, int]]:
     return make_everything(), plant()
 
 
+# Who may not see it reads no payload either, or reads those that are not masked.
+ROLES = ["viewer", "operator"]
+
+
 def test_no_page_shows_what_is_masked(pages: tuple[dict[str, int], dict[str, int]]) -> None:
     mask("planted.#", "admin")
     ids, planted = pages
     clear = found_in(log_in("admin").get, page_paths(ids, planted))
-    assert {f"/messages/{planted['message']}/", f"/groups/{planted['group']}/", *QUERIES[:9]} <= clear
-    assert found_in(log_in("operator").get, page_paths(ids, planted)) == set()
+    shown = {"messages": "message", "groups": "group", "operations": "operation"}
+    assert {f"/{part}/{planted[one]}/" for part, one in shown.items()} | {*QUERIES[:9]} <= clear
+    for role in ROLES:
+        assert found_in(log_in(role).get, page_paths(ids, planted)) == set(), role
 
 
 def test_no_answer_of_the_api_shows_what_is_masked(db: None) -> None:
@@ -107,8 +119,9 @@ def test_no_answer_of_the_api_shows_what_is_masked(db: None) -> None:
     mask("planted.#", "admin")
     clear = found_in(caller_of("admin").get, api_paths(ids, planted))
     assert len(clear) >= 12, clear
-    assert FEED in clear
-    assert found_in(caller_of("operator").get, api_paths(ids, planted)) == set()
+    assert {FEED, *(f"/api/v1/groups/{planted['group']}/{part}" for part in ("", "brief/"))} <= clear
+    for role in ROLES:
+        assert found_in(caller_of(role).get, api_paths(ids, planted)) == set(), role
 
 
 # (rule) -> what of a message an operator reads in the clear all the same.
@@ -167,7 +180,6 @@ def test_what_is_masked_is_not_searched(db: None, operator: Caller, admin: Calle
     for query in ("q=!error:nothing", "q=!key.customer:nothing"):
         assert str(planted["message"]) in {one["id"] for one in admin.get(f"messages/?{query}").json()["results"]}
         assert operator.get(f"messages/?{query}&address=planted.%23").json()["results"] == [], query
-    assert operator.get(f"messages/?failure={CANARY}").json()["results"] == []
     assert operator.get(f"messages/?address={ADDRESS}").json()["results"]
 
 

@@ -59,7 +59,7 @@ def longest_waiting(search: str, patterns: Sequence[str], on: Sql, longer_than: 
             longer_than=longer_than,
             on=on,
             looked_at=LOOKED_AT,
-            where=all_of([where.whole, *([clear_of_masks(reader, "m.address_id")] if asked.is_deep else [])]),
+            where=all_of([where.whole, *([clear_of_masks(reader)] if asked.is_deep else [])]),
             first=EMPTY if asked.is_deep else Sql("LIMIT 1"),
         )
         found: list[Any] = fetch_rows(waiting)

@@ -18,10 +18,10 @@ from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece, LegalHol
 _INDEX = str(
     named_sql(
         """
-INSERT INTO archived_message (id, piece_id, address_id, state, reason, group_id, state_at, received_at, failed_at,
-                              message_id, conversation_id)
-SELECT found.id, %(piece)s, address_id, state, reason, group_id, state_at, e.received_at, failed_at, e.message_id,
-       e.conversation_id
+INSERT INTO archived_message (id, piece_id, address_id, original_address_id, state, reason, group_id, state_at,
+                              received_at, failed_at, message_id, conversation_id)
+SELECT found.id, %(piece)s, address_id, coalesce(original_address_id, NULLIF(e.intake_address_id, address_id)), state,
+       reason, group_id, state_at, e.received_at, failed_at, e.message_id, e.conversation_id
 FROM (SELECT m.* {chosen}) AS found JOIN envelope AS e ON e.id = found.id
 WHERE e.id > %(after)s AND e.id <= %(until)s ORDER BY found.id
 """,

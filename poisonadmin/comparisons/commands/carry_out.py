@@ -39,6 +39,7 @@ def _carry_out(compare: Compare, turn: RunTurn) -> None:
         "failing_count": failing.count,
         "others_count": others.count,
         "address_ids": sorted({*failing.address_ids, *others.address_ids}),
+        "former_address_ids": sorted({*failing.former_address_ids, *others.former_address_ids}),
     }
     turn.store(result=result)
     turn.report("starting Spark")

@@ -22,8 +22,8 @@ FAILED_AGAIN = (MemberOutcome.FAILED_SAME, MemberOutcome.FAILED_NEW, MemberOutco
 
 
 # `params`: `selection_id`; `against`, a filter, null for what was delivered beside; `with_payload`; `address_ids` of
-# the selection. `result`: `against`, `failing_count`, `others_count`, `address_ids` of both; then, of the compared
-# messages, `failing`, `others`, `fields`, `tested`, `findings`.
+# the selection. `result`: `against`, `failing_count`, `others_count`, `address_ids` and `former_address_ids` of both;
+# then, of the compared messages, `failing`, `others`, `fields`, `tested`, `findings`.
 COMPARISON = RunKind(
     KindName.COMPARE,
     noun="comparison",

@@ -36,7 +36,10 @@ _CHOOSE = partial(
         SELECT id, address_id, piece_id FROM found ORDER BY hashint8extended(id, {seed}) LIMIT {most}
     )
     SELECT chosen.id, chosen.address_id, chosen.piece_id,
-           (SELECT payload_bytes FROM envelope WHERE envelope.id = chosen.id), (SELECT count(*) FROM found)
+           (SELECT payload_bytes FROM envelope WHERE envelope.id = chosen.id), (SELECT count(*) FROM found),
+           ARRAY(SELECT original_address_id FROM message WHERE message.id = chosen.id
+                 UNION SELECT intake_address_id FROM envelope WHERE envelope.id = chosen.id
+                 UNION SELECT original_address_id FROM archived_message WHERE archived_message.id = chosen.id)
     FROM chosen ORDER BY hashint8extended(chosen.id, {seed})""",
 )
 _FAILING = partial(
@@ -69,11 +72,13 @@ WHERE m.id = ANY(%s) GROUP BY name
 
 @dataclass(frozen=True)
 class Chosen:
-    """Ids, rising, of `count` that there are; of the addresses that they are on; of archived ones the piece, by id."""
+    """Ids, rising, of `count` that there are; of the addresses that they are on, and of those that they were moved from
+    or came in on; of archived ones the piece, by id."""
 
     ids: list[int]
     count: int
     address_ids: set[int]
+    former_address_ids: set[int]
     pieces: Mapping[int, int]
 
 
@@ -114,6 +119,7 @@ def _choose(found: Sql, most: int, seed: int) -> Chosen:
         sorted(row[0] for row in kept),
         rows[0][4] if rows else 0,
         {row[1] for row in kept},
+        {one for row in kept for one in row[5] if one is not None},
         {row[0]: row[2] for row in kept if row[2] is not None},
     )
 

@@ -119,7 +119,7 @@ def _result(run: StoredRun, is_against_delivered: bool, principal: Principal) ->
     seen = destination_names_seen(principal)
     if seen is not None:
         findings = _known(findings, seen)
-    names = fetch_values(_PLACES, {"ids": list(_addresses(run))})
+    names = fetch_values(_PLACES, {"ids": [*_addresses(run), *stored.get("former_address_ids", [])]})
     if masks := masks_of(principal).at(*names):
         findings = [_masked(one, masks) for one in findings]
     figures = {

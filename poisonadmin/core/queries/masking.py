@@ -12,7 +12,7 @@ from poisonadmin.core.domain.access import SYSTEM, Principal, Role
 from poisonadmin.core.domain.json_path import Path
 from poisonadmin.core.domain.masking import MaskInForce, Masks
 from poisonadmin.core.queries.paging import Page
-from poisonadmin.core.queries.rows import fetch, fetch_values
+from poisonadmin.core.queries.rows import fetch, fetch_rows, fetch_values
 from poisonadmin.core.queries.scope import address_ids
 from poisonadmin.core.queries.sql import TRUE, Sql, all_of, name
 from poisonadmin.messages.domain.business_keys import parse_key
@@ -90,10 +90,24 @@ def _masks(principal: Principal) -> Masks:
 def masked(rows: Sequence[Row], principal: Principal, *at: str | None) -> list[Row]:
     """Return rows of messages, their attempts or other things of an address as the reader may see them.
 
-    `at`: where they are, besides the addresses that they name themselves.
+    `at`: where they are, besides the addresses that they name themselves, and those that their messages were at.
     """
     masks = masks_of(principal)
-    return [_masked(row, masks, at) for row in rows] if masks else list(rows)
+    if not masks:
+        return list(rows)
+    former = Sql(
+        """SELECT m.id, array_agg(a.name) FROM message m JOIN envelope e ON e.id = m.id
+        JOIN address a ON a.id IN (e.intake_address_id, m.original_address_id) WHERE m.id = ANY({ids}) GROUP BY 1""",
+        ids=[_message_of(row) for row in rows],
+    )
+    known = dict(fetch_rows(former))
+    return [_masked(row, masks, (*at, *known.get(_message_of(row), ()))) for row in rows]
+
+
+def _message_of(row: object) -> int | None:
+    """Return the id of the message that a row is, or is of; a message's own `message_id` is its producer's."""
+    found = getattr(row, "message_id", None)
+    return getattr(row, "id", None) if isinstance(found, str) else found
 
 
 def _masked(row: Row, masks: Masks, at: Sequence[str | None]) -> Row:
@@ -118,12 +132,19 @@ def with_titles(rows: Sequence[Row], principal: Principal) -> list[Row]:
     return [replace(row, title=masks.title(row.id, row.title)) for row in rows]  # type: ignore[attr-defined, type-var]
 
 
-def clear_of_masks(principal: Principal, *columns: str) -> Sql:
-    """Return the condition that a message is at no address at which something is masked for the reader."""
+def clear_of_masks(principal: Principal, of: str = "m") -> Sql:
+    """Return the condition that for the reader nothing is masked where a message is, was moved from and came in.
+
+    `of`: a row of `message`, or of the archive's index.
+    """
     masks = masks_of(principal)
     if not masks:
         return TRUE
-    return all_of(
-        Sql("coalesce({column} <> ALL({ids}), TRUE)", column=name(column), ids=list(masks.address_ids))
-        for column in columns
+    ids = list(masks.address_ids)
+    came_in = Sql(
+        "NOT EXISTS (SELECT FROM envelope came WHERE came.id = {id} AND came.intake_address_id = ANY({ids}))",
+        id=name(f"{of}.id"),
+        ids=ids,
     )
+    columns = (name(f"{of}.{column}") for column in ("address_id", "original_address_id"))
+    return all_of([*(Sql("coalesce({column} <> ALL({ids}), TRUE)", column=one, ids=ids) for one in columns), came_in])

@@ -88,7 +88,7 @@ def _page(message: MessageDetail, principal: Principal, page: Window) -> Page[Re
                 WHERE trace_key(b.headers) = {key} AND {scope} AND {clear}""",
                 key=trace_key(trace),
                 scope=scope,
-                clear=clear_of_masks(principal, "m.address_id", "m.original_address_id"),
+                clear=clear_of_masks(principal),
             )
         )
     if not branches:

@@ -216,7 +216,7 @@ def _dimension(by: str, principal: Principal) -> Dimension:
         )
         return Dimension("destination", Sql("d.name"), join)
     name = checked_text("group_by", by)
-    clear = clear_of_masks(principal, "m.address_id", "m.original_address_id")
+    clear = clear_of_masks(principal)
     if name.startswith(HEADER) and len(name) > len(HEADER):
         return Dimension(
             name,

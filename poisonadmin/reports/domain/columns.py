@@ -15,6 +15,8 @@ HEADER, KEY = "header.", "key."
 MAX_NAME_CHARS = 200
 # Of a payload: enough to recognise it, and little enough for a million rows.
 PAYLOAD_BYTES = 4000
+# Where a message is, was moved from and came in.
+_ADDRESSES = ("address", "original_address", "intake_address")
 
 
 class InvalidReport(InvalidField):
@@ -67,9 +69,9 @@ class HiddenColumns:
             return column
 
         def expression(dialect: Dialect) -> str:
-            value, columns = column.expression(dialect), ["address"] if of == "p" else ["address", "original_address"]
-            hidden = [dialect.is_any(f"{of}.{one}", names) for one in columns]
-            if column.name == "failure_group" and self.groups:
+            value = column.expression(dialect)
+            hidden = [dialect.is_any(f"{of}.{one}", names) for one in _ADDRESSES]
+            if column.name in ("failure_group", "why") and self.groups:
                 hidden.append(f"{of}.group_id IN ({', '.join(map(str, self.groups))})")
             mark = dialect.mark(value, self.salt, is_bytes=column.is_payload)
             return f"CASE WHEN coalesce({' OR '.join(hidden)}, FALSE) THEN {mark} ELSE {value} END"

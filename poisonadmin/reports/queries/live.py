@@ -34,10 +34,12 @@ SQL_TYPES = {
 # Where a row stands among those of its message; and how often rows of a group have a value.
 ID, PLACE, COUNT = "_id", "_place", "_count"
 
+_INTAKE = Sql("(SELECT name FROM address WHERE id = e.intake_address_id)")
 # The planner looks through this: what is not asked for is not read.
 _MESSAGES = partial(
     Sql,
-    """SELECT m.id, e.message_id, a.name AS address, o.name AS original_address, m.state, m.reason, m.state_at,
+    """SELECT m.id, e.message_id, a.name AS address, o.name AS original_address, {intake} AS intake_address, m.state,
+       m.reason, m.state_at,
        e.received_at, e.received_by, m.failed_at, e.expires_at, e.conversation_id, e.bookmark, e.content_type,
        e.payload_bytes, m.attempt_number, m.failure_count, m.crash_count, {group} AS group_id, g.fingerprint,
        g.title AS failure, m.operation_id,
@@ -47,6 +49,7 @@ _MESSAGES = partial(
          LEFT JOIN address AS o ON o.id = m.original_address_id LEFT JOIN failure_group AS g ON g.id = m.group_id
     WHERE {where}""",
     group=SEEN_AS,
+    intake=_INTAKE,
 )
 _TRY = partial(
     Sql,
@@ -77,14 +80,16 @@ _POISON = partial(
     Sql,
     """SELECT 'blacklisted' AS what, m.id, a.name AS address, e.message_id, e.bookmark, g.title AS why,
        m.crash_count::bigint AS crashes, m.failure_count::bigint AS failures, m.state_at AS since, e.received_at,
-       NULL AS reported_by
+       NULL AS reported_by, o.name AS original_address, {intake} AS intake_address, {group} AS group_id
     FROM message AS m JOIN envelope AS e ON e.id = m.id JOIN address AS a ON a.id = m.address_id
-         LEFT JOIN failure_group AS g ON g.id = m.group_id
+         LEFT JOIN address AS o ON o.id = m.original_address_id LEFT JOIN failure_group AS g ON g.id = m.group_id
     WHERE m.blacklisted_at IS NOT NULL AND {where}
     UNION ALL
     SELECT 'listed', p.message_id, p.source, NULL, p.bookmark, p.why, p.crashes, p.failures, p.listed_at, p.listed_at,
-       p.reported_by
+       p.reported_by, NULL, NULL, NULL
     FROM poison_entry AS p WHERE p.is_listed AND {entries}""",
+    group=SEEN_AS,
+    intake=_INTAKE,
 )
 
 

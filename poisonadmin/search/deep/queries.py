@@ -121,13 +121,16 @@ class SearchRow(RunFields):
 
 
 def get_search(search_id: int, *, principal: Principal) -> SearchRow:
-    """Return the search; raise NotFound, also where it was made in another scope, NotAllowed.
+    """Return the search; raise NotFound, also where it was made in another scope, or by somebody else who may read what
+    is masked for the principal; NotAllowed.
 
     What is in scope now was in scope of who asked: his hits, and how many there are, tell of nothing else.
     """
     principal.require(Permission.READ)
     run = find_run(KindName.SEARCH, search_id)
     if run is None or not (principal.sees_everything or _scope(principal) == [list(some) for some in run.patterns]):
+        raise NotFound(f"There is no search {search_id}.")
+    if masks_of(principal) and not run.is_of(principal):
         raise NotFound(f"There is no search {search_id}.")
     if run.params["reads_payloads"]:
         principal.require(Permission.READ_PAYLOAD)
@@ -160,7 +163,7 @@ def first_found(search: SearchRow, *, principal: Principal, limit: int = SHOWN) 
 
 
 def _readable(principal: Principal) -> Sql:
-    return all_of([scope_condition(principal), clear_of_masks(principal, "m.address_id", "m.original_address_id")])
+    return all_of([scope_condition(principal), clear_of_masks(principal)])
 
 
 def archived_found(search: SearchRow, *, principal: Principal, limit: int = SHOWN) -> list[ShownHit]:

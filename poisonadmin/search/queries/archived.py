@@ -52,7 +52,7 @@ def in_files(message_filter: MessageFilter, reader: SearchReader, *, is_exact: b
 def clear_in_files(principal: Principal) -> list[str]:
     """Return the conditions in Spark's SQL that nothing is masked for the reader at an archived message's addresses."""
     patterns = sorted({rule.match for rule in masks_of(principal).rules})
-    columns = ("m.address", "m.original_address") if patterns else ()
+    columns = ("m.address", "m.original_address", "m.intake_address") if patterns else ()
     return [f"NOT coalesce({on_addresses(column, patterns)}, FALSE)" for column in columns]
 
 
@@ -61,11 +61,12 @@ _NEWEST = Key(("r.id",), (int,))
 
 @dataclass(frozen=True)
 class ArchivedMessageRow:
-    """An archived message, as it was when it was archived."""
+    """An archived message, as it was when it was archived. `original_address`: where it was moved from, or came in."""
 
     id: int
     message_id: str
     address: str
+    original_address: str | None
     state: str
     reason: str | None
     state_at: datetime
@@ -82,10 +83,12 @@ def list_archived(
     principal.require(Permission.READ)
     with bounded():
         found = Sql(
-            """SELECT r.id, r.message_id, a.name AS address, r.state, r.reason, r.state_at, r.received_at, r.failed_at,
-                   r.conversation_id, coalesce((SELECT jsonb_object_agg(k.name, k.value) FROM business_key k
+            """SELECT r.id, r.message_id, a.name AS address, o.name AS original_address, r.state, r.reason, r.state_at,
+                   r.received_at, r.failed_at, r.conversation_id,
+                   coalesce((SELECT jsonb_object_agg(k.name, k.value) FROM business_key k
                    WHERE k.message_id = r.id), jsonb_build_object()) AS business_keys
-            FROM archived_message r JOIN address a ON a.id = r.address_id WHERE {where}""",
+            FROM archived_message r JOIN address a ON a.id = r.address_id
+                LEFT JOIN address o ON o.id = r.original_address_id WHERE {where}""",
             where=archived_where(message_filter, principal),
         )
         return masked_page(fetch_page(ArchivedMessageRow, found, page=window(cursor, limit, _NEWEST)), principal)
@@ -103,7 +106,7 @@ def archived_where(message_filter: MessageFilter, principal: Principal, *, is_wi
     """
     found = [scope_condition(principal, "r.address_id")]
     if any(term.field == FREE or is_content(term.field, principal) for term in message_filter.terms):
-        found.append(clear_of_masks(principal, "r.address_id"))
+        found.append(clear_of_masks(principal, "r"))
     for term in (as_groups(one, principal) for one in message_filter.terms):
         meaning = MEANINGS.get(term.field)
         if meaning is not None and meaning.index is not None:

@@ -208,7 +208,7 @@ def recent_facets(message_filter: MessageFilter, *, principal: Principal) -> Rec
                               GROUP BY 1, 2) AS counted
                     ) AS ranked WHERE place <= {values} AND rank <= {keys} ORDER BY rank, place""",
                     newest=newest,
-                    clear=clear_of_masks(principal, "m.address_id", "m.original_address_id"),
+                    clear=clear_of_masks(principal),
                     values=VALUES_SHOWN,
                     keys=KEYS_SHOWN,
                 )

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.queries.masking import masked_page
+from poisonadmin.core.queries.masking import clear_of_masks, masked_page
 from poisonadmin.core.queries.paging import COUNT_SECONDS, DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded
 from poisonadmin.core.queries.scope import addresses_in_scope, destinations_seen
-from poisonadmin.core.queries.sql import EMPTY, TRUE, Sql, all_given
+from poisonadmin.core.queries.sql import EMPTY, TRUE, Sql, all_given, all_of
 from poisonadmin.messages.queries.counts import how_many
 from poisonadmin.messages.queries.merged_groups import SEEN_AS, with_members
 from poisonadmin.search.domain.filters import MessageFilter
@@ -95,10 +95,15 @@ def list_failures(
             seen_as=SEEN_AS,
             messages=_messages(addresses) if within is None else _found(within, principal),
             where=where,
-            error=attempt_condition(only.errors, principal) if only.errors else TRUE,
+            error=_holding(only.errors, principal) if only.errors else TRUE,
             named=seen if only.destinations else TRUE,
         )
         return masked_page(fetch_page(FailureRow, found, page=page), principal)
+
+
+def _holding(texts: tuple[str, ...], principal: Principal) -> Sql:
+    """Return the condition that an attempt holds a text, where errors are not masked for the reader."""
+    return all_of([attempt_condition(texts, principal), clear_of_masks(principal)])
 
 
 def _messages(addresses: list[int] | None) -> Sql:
@@ -108,14 +113,14 @@ def _messages(addresses: list[int] | None) -> Sql:
     """
     if addresses is None or how_many(addresses) > FEW_MESSAGES:
         return Sql("message")
-    return Sql("(SELECT id, address_id FROM message WHERE address_id = ANY({ids}) OFFSET 0)", ids=addresses)
+    return Sql("(SELECT * FROM message WHERE address_id = ANY({ids}) OFFSET 0)", ids=addresses)
 
 
 def _found(within: MessageFilter, principal: Principal) -> Sql:
     """Return what to join the attempts with: what the filter finds, first and alone where that is little."""
     where = compile_filter(within, principal)
     first = Sql("OFFSET 0") if _is_little(within, where, principal) else EMPTY
-    return Sql("(SELECT m.id, m.address_id FROM message m WHERE {where} {first})", where=where.whole, first=first)
+    return Sql("(SELECT m.* FROM message m WHERE {where} {first})", where=where.whole, first=first)
 
 
 def _is_little(within: MessageFilter, where: Where, principal: Principal) -> bool:

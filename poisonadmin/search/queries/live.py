@@ -120,7 +120,7 @@ def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where
             # NOT of an unknown would hide rows whose column is NULL: a message without a reason is not `returned`.
             rest.append(condition.negated if term.negated else condition)
     if any(is_content(term.field, principal) for term in message_filter.terms):
-        rest.append(clear_of_masks(principal, "m.address_id", "m.original_address_id"))
+        rest.append(clear_of_masks(principal))
     few = next((one for one in errors if one.are_few), None)
     rest += [one.condition for one in errors if one is not few]
     states = codes.get("state")

@@ -265,7 +265,7 @@ def _word(term: Term, principal: Principal) -> Sql | Branches:
 def _word_of_masked(start: str, error: Branches, addresses: Sequence[int], principal: Principal) -> Sql:
     """Return the same where keys and errors of some addresses are masked: there ids and addresses are compared only."""
     key = Sql("EXISTS (SELECT FROM business_key k WHERE k.message_id = m.id AND k.value LIKE {start})", start=start)
-    clear = clear_of_masks(principal, "m.address_id", "m.original_address_id")
+    clear = clear_of_masks(principal)
     columns = ["message_id"] if is_content("conversation_id", principal) else ["message_id", "conversation_id"]
     ids = any_of(Sql("e.{column} LIKE {start}", column=name(column), start=start) for column in columns)
     named = Sql("EXISTS (SELECT FROM envelope e WHERE e.id = m.id AND {ids})", ids=ids)

@@ -37,7 +37,7 @@ COLUMNS = (
     "owner",
     "tags",
 )
-_ON_RECORD = ("error_class", "error_message", "original_address", "failure_count")
+_ON_RECORD = ("error_class", "error_message", "intake_address", "original_address", "failure_count")
 
 
 def report_rows(message_filter: MessageFilter, *, principal: Principal) -> Iterator[list[Row]]:
@@ -69,7 +69,9 @@ def _rows(messages: Sequence[MessageRow], principal: Principal) -> Iterator[Row]
     on_record = _on_record([message.id for message in messages])
     for message in messages:
         kept = on_record.get(message.id) or dict.fromkeys(_ON_RECORD)
-        masks = masks_of(principal).at(message.address, message.original_address, kept["original_address"])
+        masks = masks_of(principal).at(
+            message.address, message.original_address, kept["original_address"], kept["intake_address"]
+        )
         kept["error_message"] = masks.text(kept["error_message"])
         values = (
             vars(message)
@@ -92,6 +94,7 @@ def _on_record(ids: list[int]) -> dict[int, dict[str, Any]]:
     """
     rows = fetch_rows(
         """SELECT wanted.id, t.error_class, t.error_message,
+             (SELECT name FROM address a JOIN envelope e ON e.intake_address_id = a.id WHERE e.id = wanted.id),
              (SELECT from_address FROM hop WHERE message_id = wanted.id AND times IS NULL ORDER BY id LIMIT 1),
              (SELECT count(*) FROM attempt WHERE message_id = wanted.id
               AND outcome IN ('failed', 'imported', 'returned') AND attempt_number <= t.attempt_number

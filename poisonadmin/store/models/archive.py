@@ -66,11 +66,16 @@ class ArchiveFile(models.Model):
 
 
 class ArchivedMessage(models.Model):
-    """By what an archived message is found, and the piece whose files have the rest. Its business keys stay as well."""
+    """By what an archived message is found, and the piece whose files have the rest. Its business keys stay as well.
+
+    `original_address_id`: where it was moved from, or came in; null where that is its address, or it was archived
+    before this was kept.
+    """
 
     id = models.BigIntegerField(primary_key=True)
     piece_id = models.BigIntegerField()
     address_id = models.BigIntegerField()
+    original_address_id = models.BigIntegerField(null=True)
     state = models.CharField(max_length=4)
     reason = models.CharField(max_length=32, null=True)
     group_id = models.BigIntegerField(null=True)

@@ -116,15 +116,16 @@ def _review(request: HttpRequest, found: OperationDetail, principal: Principal) 
         require_may_sign(found, principal)
     except (AnotherPersonNeeded, Masked, NotAllowed) as error:
         return {"no_sign_off": error.detail}
+    # Whoever may sign reads it whole, whatever is masked elsewhere.
+    asker = in_the_clear(principal_of(found))
+    found = get_operation(found.id, principal=asker)
     selection = get_selection(found.selection_id, principal=principal)
     action = ACTIONS[found.action]
     params = {name: given for name, given in found.params.items() if name in action.params}
     pace = Pace(found.rate_per_second, found.canary)
     waive = found.params.get("waive", WAIVABLE)
-    # Whoever may sign reads it whole.
-    asker = in_the_clear(principal_of(found))
     foreseen = preview(selection, action.key, principal=asker, params=params, pace=pace, waive=waive)
-    return shown_preview(request, foreseen, principal)
+    return shown_preview(request, foreseen, principal) | {"params": param_lines(found.params)}
 
 
 @page(filters=())

@@ -173,7 +173,7 @@ def _live_wave(live_above: int, asked: _Asked, searching: Searching, messages: i
                 WHERE m.id > {after} AND m.id <= {until} AND {clear} AND {where} ORDER BY m.id""",
                 after=after,
                 until=live_above,
-                clear=clear_of_masks(asked.principal, "m.address_id", "m.original_address_id"),
+                clear=clear_of_masks(asked.principal),
                 where=compile_filter(asked.plain, asked.principal).whole,
             )
         )
