@@ -48,13 +48,12 @@ def test_the_brief_says_what_is_known_and_what_was_tried(browser_of: Browsers) -
         f"[failure group {group.id}](http://testserver/groups/{group.id}/)",
     ):
         assert part in brief, brief
-    assert browser.get(f"/groups/{group.id}/brief/").content.decode() == brief
 
 
 def test_a_limited_account_gets_a_brief_of_what_it_sees(browser_of: Browsers) -> None:
     mine, other = failed(address="elsewhere.eu"), failed()
     decide_on([other.id], OperationAction.FAIL, reason="secret", principal=SYSTEM)
-    page = browser_of("outsider").get(f"/groups/{mine.group_id}/brief/").content.decode()
+    page = browser_of("outsider").get(f"/api/v1/groups/{mine.group_id}/brief/").content.decode()
     assert "1 failures, 1 in 24 hours" in page
     assert "secret" not in page
     assert "orders.eu" not in page

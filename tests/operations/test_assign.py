@@ -1,5 +1,6 @@
 """Owner, tags and note of messages: set on any number at once, found again, and no business of their deliveries."""
 
+import re
 from typing import Any
 
 import pytest
@@ -25,6 +26,8 @@ from poisonadmin.search.commands import selections
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.lists import list_messages
+from poisonadmin.search.queries.owners import account_names
+from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.failure_group import Annotation
 from poisonadmin.store.models.message import Message
 from tests.fixtures import decisions
@@ -217,6 +220,33 @@ def test_what_is_out_of_scope_is_not_assigned() -> None:
     assert (decided.changed, decided.refused) == ((here,), {there: "not_found"})
     with pytest.raises(NotFound):
         begin(freeze(NDLV, principal=SYSTEM), ASSIGN, reason="r", principal=limited, params={"owner": "kim"})
+
+
+def test_who_is_limited_cannot_tell_an_account_of_other_addresses_from_none(operator: Caller) -> None:
+    message = take_dead()
+    group = Message.objects.get(id=message).group_id
+    take_dead("elsewhere.x")
+    make_user("near", Role.VIEWER, ["*.eu"])
+    make_user("far", Role.ADMIN, ["elsewhere.#"])
+    assert set(account_names(principal("ann", Role.OPERATOR, ["orders.#"]))) == {"kim", "lee", "near", "operator"}
+    assert "far" in account_names(principal("ann", Role.OPERATOR))
+    assert account_names(principal("vic", Role.VIEWER)) == []
+    Access.objects.filter(user__username="operator").update(address_patterns=["orders.#"])
+    selection = operator.post("selections/", {"ids": [str(message)]}).json()["id"]
+
+    def answers(owner: str) -> list[str]:
+        asked = {"reason": "r", "owner": owner}
+        params = {"action": "assign", "params": {"owner": owner}}
+        found = [
+            operator.post(f"messages/{message}/assign/", asked),
+            operator.ask("PATCH", f"groups/{group}/", {"owner": owner}),
+            operator.post(f"selections/{selection}/preview/", params),
+            operator.get(f"messages/?owner={owner}"),
+            operator.get(f"groups/?owner={owner}"),
+        ]
+        return [re.sub(f'{owner}|"request_id":"[^"]*"', "", one.content.decode()) for one in found]
+
+    assert answers("far") == answers("nobody-at-all") != answers("near")
 
 
 def test_only_a_rule_that_names_it_asks_for_a_sign_off() -> None:

@@ -145,7 +145,6 @@ ROUTES = {
     "groups-alike-dismiss": Expected(DECIDE, OF_AN_ADDRESS, "post", status=302),
     "groups-alike-again": Expected(DECIDE, OF_AN_ADDRESS, "post", status=302),
     "groups-one": Expected(READ, OF_AN_ADDRESS),
-    "groups-brief": Expected(READ, OF_AN_ADDRESS),
     "groups-edit": Expected(DECIDE, OF_AN_ADDRESS),
     "groups-merge": Expected(DECIDE, OF_AN_ADDRESS, "post", {"group": "1", "reason": "r"}, 302),
     "groups-split": Expected(DECIDE, OF_AN_ADDRESS, "post", {"group": "1", "reason": "r"}, 302),

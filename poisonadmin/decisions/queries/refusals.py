@@ -12,7 +12,7 @@ from typing import Any
 
 from poisonadmin.core.domain.access import OutOfScope, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.core.queries.masking import masks_of
+from poisonadmin.core.queries.masking import clear_of_masks
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.core.queries.sql import EMPTY, Sql, join, name, named_sql, raw
 from poisonadmin.decisions.operations.domain.actions import ACTIONS, DELIVERING, OperationAction
@@ -79,7 +79,7 @@ def target_join(action: OperationAction) -> Sql:
 def values(action: OperationAction, params: Mapping[str, Any], principal: Principal) -> dict[str, Any]:
     """Return the parameters of the expression. Errors: `OutOfScope`, for a target that the principal does not see."""
     if action is OperationAction.ASSIGN:
-        return _assignment(params)
+        return _assignment(params, principal)
     # Where nobody was asked, as in a decision on one message, nothing of it is refused.
     waived = {"waived": list(params.get("waive", WAIVABLE))}
     if action is not OperationAction.REDIRECT:
@@ -96,9 +96,9 @@ def values(action: OperationAction, params: Mapping[str, Any], principal: Princi
     }
 
 
-def _assignment(params: Mapping[str, Any]) -> dict[str, Any]:
+def _assignment(params: Mapping[str, Any], principal: Principal) -> dict[str, Any]:
     owner, tags = params.get("owner"), params.get("tags", {})
-    owner_id = None if owner is None else account_id(owner)
+    owner_id = None if owner is None else account_id(owner, principal)
     sets = {"owner_id": owner_id} if "owner" in params else {}
     if "note" in params:
         sets["note"] = params["note"]
@@ -258,19 +258,17 @@ class Masked(PoisonAdminError):
     status = 403
 
 
-_MASKED = """
-SELECT EXISTS (
+_MASKED = partial(
+    Sql,
+    """SELECT EXISTS (
     SELECT FROM selection_piece AS piece CROSS JOIN LATERAL unnest(piece.message_ids) AS member (id)
-    JOIN message AS m ON m.id = member.id
-    WHERE piece.selection_id = %(selection)s
-    AND (m.address_id = ANY(%(ids)s) OR m.original_address_id = ANY(%(ids)s)))
-"""
+    JOIN message AS m ON m.id = member.id WHERE piece.selection_id = {selection} AND NOT ({clear}))""",
+)
 
 
 def require_in_the_clear(selection_id: int, principal: Principal) -> None:
     """Raise Masked where something of a message of the selection is masked for the principal."""
-    masks = masks_of(principal)
-    if masks and fetch_values(_MASKED, {"selection": selection_id, "ids": list(masks.address_ids)})[0]:
+    if fetch_values(_MASKED(selection=selection_id, clear=clear_of_masks(principal)))[0]:
         raise Masked(
             f"Parts of these messages are masked for {principal.name}. Who changes payloads has to read them whole."
         )

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -69,8 +70,8 @@ class DecisionForm(ParamsForm):
     expected_attempt = forms.IntegerField(min_value=0, max_value=MAX_ID, required=False, widget=forms.HiddenInput)
     reason = reason_field(required=True, autofocus=True)
 
-    def __init__(self, request: HttpRequest, action: Action) -> None:
-        super().__init__(request.POST, action, account_names)
+    def __init__(self, request: HttpRequest, action: Action, principal: Principal) -> None:
+        super().__init__(request.POST, action, partial(account_names, principal))
         for name, errors in self.errors.items():
             if name not in ("reason", *self.asked):
                 raise InvalidDecision(f"{name}: {errors[0]}")
@@ -98,7 +99,7 @@ def _ids(texts: list[str]) -> tuple[int, ...]:
 def ask(request: HttpRequest, principal: Principal, action: str) -> HttpResponseBase:
     """Show what would happen to which messages, and ask for the reason. Nothing is changed."""
     chosen = _action(action)
-    return _dialog(request, principal, chosen, DecisionForm(request, chosen))
+    return _dialog(request, principal, chosen, DecisionForm(request, chosen, principal))
 
 
 @require_POST
@@ -106,7 +107,7 @@ def ask(request: HttpRequest, principal: Principal, action: str) -> HttpResponse
 def carry_out(request: HttpRequest, principal: Principal, action: str) -> HttpResponseBase:
     """Decide, say what was done and what was not, and show the rows as they are now."""
     chosen = _action(action)
-    form = DecisionForm(request, chosen)
+    form = DecisionForm(request, chosen, principal)
     if not form.errors and not form.cleaned_data["reason"]:
         form.add_error("reason", "Say why; the reason is kept with the message.")
     if "address" in form.fields and not form.errors and not form.cleaned_data["address"]:

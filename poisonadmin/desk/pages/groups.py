@@ -7,7 +7,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages as notes
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import path, reverse
 from django.utils import timezone
@@ -20,7 +20,7 @@ from poisonadmin.core.domain.filter_values import number
 from poisonadmin.decisions.operations.domain.actions import ACTIONS
 from poisonadmin.desk.pages.opened_from import latest_messages
 from poisonadmin.desk.pages.readable import TreeNode, folded, tree_of_several
-from poisonadmin.desk.queries.brief import MARKDOWN, GroupFindings, findings, group_brief
+from poisonadmin.desk.queries.brief import GroupFindings, findings
 from poisonadmin.desk.queries.deployed import group_deployments
 from poisonadmin.desk.queries.detail import attempts, payload_start
 from poisonadmin.groups.commands.annotations import annotate
@@ -49,14 +49,6 @@ def show(request: HttpRequest, principal: Principal, group_id: int) -> HttpRespo
     return _page(request, principal, found)
 
 
-@page()
-def brief(request: HttpRequest, principal: Principal, group_id: int) -> HttpResponseBase:
-    """Answer with the incident brief as Markdown, which the page copies."""
-    base = request.build_absolute_uri("/")[:-1]
-    text = group_brief(group_id, principal=principal, base=base, now=timezone.now())
-    return HttpResponse(text, content_type=f"{MARKDOWN}; charset=utf-8")
-
-
 def _growth(text: str) -> dict[str, int]:
     number, percent, _ = text.replace(" ", "").partition("%")
     if not (number.isascii() and number.isdigit()):
@@ -83,7 +75,7 @@ class AnnotationForm(PageForm):
     tags = texts_by_comma("Tags", note="Words, separated by commas.")
     note = TextField("Note", most=MAX_NOTE_CHARS, rows=4)
 
-    def __init__(self, data: Any, group: GroupDetail) -> None:
+    def __init__(self, data: Any, group: GroupDetail, principal: Principal) -> None:
         until = group.snoozed_until
         stored = {name: getattr(group, name) for name in ("revision", "ticket_url", "note")}
         stored |= {"owner": group.owner or "", "tags": list(group.tags)}
@@ -91,7 +83,7 @@ class AnnotationForm(PageForm):
         stored |= {"snoozed_until_grown": {"by": left} if left else None}
         super().__init__(data, initial=stored | {"snoozed_until": until and until.astimezone(UTC).date()})
         self.fields["owner"].choices = [("", "Nobody")] + [  # type: ignore[attr-defined]
-            (name, name) for name in sorted({*account_names(), *([group.owner] if group.owner else [])})
+            (name, name) for name in sorted({*account_names(principal), *([group.owner] if group.owner else [])})
         ]
 
     def changes(self) -> dict[str, Any]:
@@ -106,7 +98,7 @@ class AnnotationForm(PageForm):
 def edit(request: HttpRequest, principal: Principal, group_id: int) -> HttpResponseBase:
     """Show the form in the place of what it changes, and save it when it is sent."""
     found = get_group(group_id, principal=principal)
-    form = AnnotationForm(request.POST if request.method == "POST" else None, found)
+    form = AnnotationForm(request.POST if request.method == "POST" else None, found, principal)
     status = 200
     if form.is_bound:
         status = 422
@@ -250,7 +242,6 @@ urlpatterns = [
     path("groups/merge/", ask_to_merge, name="groups-ask-merge"),
     path("groups/merge/now/", merge_ticked, name="groups-merge-ticked"),
     path("groups/<int:group_id>/", show, name="groups-one"),
-    path("groups/<int:group_id>/brief/", brief, name="groups-brief"),
     path("groups/<int:group_id>/annotation/", edit, name="groups-edit"),
     path("groups/<int:group_id>/merge/", merge_into, name="groups-merge"),
     path("groups/<int:group_id>/split/", split_off, name="groups-split"),

@@ -71,7 +71,7 @@ def annotate(
         raise GroupMerged(f"Group {group_id} is merged into group {group.merged_into_id}; change that one.")
     changed = {
         name: value.isoformat() if isinstance(value, datetime) else value
-        for name, value in _checked(changes, group_id).items()
+        for name, value in _checked(changes, group_id, principal).items()
         if value != getattr(group, name)
     }
     with transaction.atomic(), connection.cursor() as cursor:
@@ -82,7 +82,7 @@ def annotate(
                 "snoozed_until": group.snoozed_until and group.snoozed_until.isoformat(),
                 "snoozed_failures": group.snoozed_failures,
             }
-            owner = {"owner_id": account_id(changed["owner"] or "")} if "owner" in changed else {}
+            owner = {"owner_id": account_id(changed["owner"] or "", principal)} if "owner" in changed else {}
             values: dict[str, Any] = {
                 "sets": json.dumps((kept if kept.keys() & changed else {}) | changed | owner),
                 "tags_added": [],
@@ -96,10 +96,10 @@ def annotate(
             audit.record(principal.name, "group.annotated", "group", str(group_id), details=changed)
 
 
-def _checked(changes: Mapping[str, Any], group_id: int) -> dict[str, Any]:
+def _checked(changes: Mapping[str, Any], group_id: int, principal: Principal) -> dict[str, Any]:
     """Return what the changes make of each field; every mistake is found in one go."""
     checks: dict[str, Callable[[Any], Any]] = {
-        "owner": _owner,
+        "owner": lambda name: _owner(name, principal),
         "note": checked_note,
         "ticket_url": checked_ticket_url,
         "tags": lambda tags: checked_tags(tags or []),
@@ -110,7 +110,7 @@ def _checked(changes: Mapping[str, Any], group_id: int) -> dict[str, Any]:
     return all_checked({name: lambda name=name: checks[name](given[name]) for name in given})  # type: ignore[misc]
 
 
-def _owner(username: str | None) -> str | None:
-    if username and account_id(username) is None:
+def _owner(username: str | None, principal: Principal) -> str | None:
+    if username and account_id(username, principal) is None:
         raise InvalidAnnotation("owner", f"There is no account {username[:80]}")
     return username or None

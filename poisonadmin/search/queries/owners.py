@@ -5,8 +5,9 @@ from functools import partial
 from django.contrib.auth.models import User
 
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.queries.rows import bounded, fetch_values
-from poisonadmin.core.queries.scope import scope_condition
+from poisonadmin.core.queries.scope import pattern_regex, scope_condition, visible_ids
 from poisonadmin.core.queries.sql import Sql
 
 # As a filter says that a message has no owner.
@@ -35,15 +36,30 @@ WHERE {scope} AND starts_with(lower(tag), lower({start})) ORDER BY 1 LIMIT {limi
 }
 
 
-def account_names() -> list[str]:
-    """Return the names of the accounts that can own something, in order."""
-    return sorted(User.objects.filter(is_active=True, access__isnull=False).values_list("username", flat=True))
+_SHARING = """
+SELECT DISTINCT who.name FROM unnest(%s::text[], %s::text[]) AS who (name, regex)
+WHERE EXISTS (SELECT FROM address a WHERE a.id = ANY(%s) AND a.name || '.' ~ who.regex)
+"""
 
 
-def account_id(username: str) -> int | None:
-    """Return the id of the account that can own something; None where there is none of this name."""
-    found = User.objects.filter(username=username, is_active=True, access__isnull=False).values_list("id", flat=True)
-    return found[0] if found else None
+def account_names(principal: Principal) -> list[str]:
+    """Return the names of the accounts that who may decide can make owners, in order: all, or those that see an address
+    of the principal's scope. Others are as if they were not there."""
+    if not principal.may(Permission.DECIDE):
+        return []
+    able = User.objects.filter(is_active=True, access__isnull=False)
+    found = dict(able.values_list("username", "access__address_patterns"))
+    if (visible := visible_ids(principal)) is None:
+        return sorted(found)
+    pairs = [(one, pattern_regex(pattern)) for one, some in found.items() for pattern in some or [ANY_WORDS]]
+    return sorted(fetch_values(_SHARING, [[one for one, _ in pairs], [regex for _, regex in pairs], visible]))
+
+
+def account_id(username: str, principal: Principal) -> int | None:
+    """Return the id of one of `account_names`; None for any other name."""
+    if username not in account_names(principal):
+        return None
+    return User.objects.get(username=username).pk
 
 
 def completions_of(field: str, start: str, *, principal: Principal, limit: int) -> list[str]:

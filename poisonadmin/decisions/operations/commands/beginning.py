@@ -123,7 +123,7 @@ def begin(
     require(action, principal)
     if terms.break_glass:
         principal.require(Permission.BREAK_GLASS)
-    kept = _checked(action, reason, terms.pace, until, params)
+    kept = _checked(action, reason, terms.pace, until, params, principal)
     if terms.waive is not None:
         waived = checked_waive(terms.waive, action)
         kept |= {"waive": waived} if action in DELIVERING else {}
@@ -170,7 +170,7 @@ def decide_on(
     Errors: `NotAllowed`, `InvalidOperation`; with `is_one` those of `refused_decisions.only`.
     """
     require(action, principal)
-    kept = _checked(action, reason, UNLIMITED, until, params)
+    kept = _checked(action, reason, UNLIMITED, until, params, principal)
     decided, operation = retried(lambda: _decide_on(ids, action, reason, principal, kept, is_one=is_one, **expected))
     end_where_over(operation.id)
     return replace(decided, operation=operation.id)
@@ -219,13 +219,14 @@ def _checked(
     pace: Pace,
     until: datetime | None,
     params: Mapping[str, Any] | None,
+    principal: Principal,
 ) -> dict[str, Any]:
     require_reason(reason)
     pace.check(action)
     if (until is None) is (action is OperationAction.POSTPONE):
         raise InvalidOperation("until", "is required to postpone, and for nothing else.")
     kept = checked_params(action, params)
-    if kept.get("owner") is not None and account_id(kept["owner"]) is None:
+    if kept.get("owner") is not None and account_id(kept["owner"], principal) is None:
         raise InvalidOperation("params.owner", f"There is no account {kept['owner'][:80]}.")
     return kept | ({} if until is None else {"until": until.isoformat()})
 

@@ -1,6 +1,7 @@
 """Selections: freezing one, what an action would do with it, and beginning the operation."""
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -119,10 +120,10 @@ class OperationForm(ParamsForm):
     )
     reason = reason_field(needed=True)
 
-    def __init__(self, data: Any, action: Action, *, may_break_glass: bool) -> None:
-        super().__init__(data, action, account_names)
+    def __init__(self, data: Any, action: Action, principal: Principal) -> None:
+        super().__init__(data, action, partial(account_names, principal))
         self.action = action.key
-        if not may_break_glass:
+        if not principal.may(Permission.BREAK_GLASS):
             del self.fields["break_glass"]
         if action.key not in DELIVERING:
             for name in ("rate_per_second", "canary", "begin_consumer", "begin_version", *_WAIVES):
@@ -241,8 +242,7 @@ def _asked(
     """Return what is asked of which selection, and what that would do, as far as it is known."""
     found = get_selection(selection_id, principal=principal)
     action = _action(request.GET.get("action") or _likely(found))
-    may_break_glass = principal.may(Permission.BREAK_GLASS)
-    form = OperationForm(request.POST if request.method == "POST" else None, action, may_break_glass=may_break_glass)
+    form = OperationForm(request.POST if request.method == "POST" else None, action, principal)
     return found, action, form, _preview(found, action, form, principal)
 
 
