@@ -165,6 +165,14 @@ def test_r19_two_operations_at_a_destination_with_a_rate_share_it(sink: Sink) ->
     shown("two", begun, 6.0, 8)
 
 
+def test_an_operation_without_a_rate_shows_soon_how_fast_a_new_destination_is(sink: Sink) -> None:
+    some = members(sink, "plain", 1200)
+    begun = approve(some, Pace())
+    collect(sink, [begun], 60)
+    assert sorted(each.message_id for each in begun.arrived) == some.ids
+    assert Destination.objects.get(name=some.path.rpartition("/")[2]).window >= 128
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("rate", [4.0, 6.0])
 def test_a_rate_is_reached_over_a_minute_and_never_exceeded(sink: Sink, rate: float) -> None:

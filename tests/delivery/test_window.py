@@ -4,7 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poisonadmin.delivery.domain.window import MAX_WINDOW, next_window
+from poisonadmin.delivery.domain.window import MAX_WINDOW, START_BUDGET_SECONDS, next_window
+
+# Answers that come at once.
+FAST = {"seconds": 0.0, "slots": 1}
 
 
 @st.composite
@@ -19,7 +22,8 @@ def claims(draw: st.DrawFn) -> tuple[int, int, int, int, int]:
 
 def after(claim: tuple[int, int, int, int, int]) -> tuple[int, str | None]:
     window, claimed, begun, transport_failures, delivered = claim
-    return next_window(window, claimed=claimed, begun=begun, transport_failures=transport_failures, delivered=delivered)
+    counts = {"claimed": claimed, "begun": begun, "transport_failures": transport_failures, "delivered": delivered}
+    return next_window(window, **counts, **FAST)
 
 
 @given(claims())
@@ -49,20 +53,22 @@ def test_a_claim_that_was_not_begun_whole_never_grows_the_window(claim):
 @given(st.integers(1, MAX_WINDOW))
 def test_a_full_claim_that_was_delivered_doubles_the_window(window):
     expected = (min(MAX_WINDOW, 2 * window), None)
-    assert next_window(window, claimed=window, begun=window, transport_failures=0, delivered=window) == expected
+    counts = {"claimed": window, "begun": window, "transport_failures": 0, "delivered": window}
+    assert next_window(window, **counts, **FAST) == expected
 
 
 @given(st.integers(2, MAX_WINDOW), st.data())
 def test_a_claim_that_began_some_shrinks_the_window_to_what_was_begun(window, data):
     begun = data.draw(st.integers(1, window - 1))
-    assert next_window(window, claimed=window, begun=begun, transport_failures=0, delivered=0) == (begun, None)
+    counts = {"claimed": window, "begun": begun, "transport_failures": 0, "delivered": 0}
+    assert next_window(window, **counts, **FAST) == (begun, None)
 
 
 @pytest.mark.parametrize(
     ("window", "claimed", "begun", "transport_failures", "delivered", "expected"),
     [
         (256, 256, 0, 0, 0, 128),
-        (256, 20, 20, 0, 20, 256),
+        (256, 20, 20, 0, 20, 512),
         (256, 4, 4, 4, 0, 256),
         (256, 128, 128, 0, 128, 512),
         (8192, 8192, 8192, 0, 8192, 8192),
@@ -77,35 +83,46 @@ def test_a_claim_that_began_some_shrinks_the_window_to_what_was_begun(window, da
 )
 def test_the_window_after_a_claim(window, claimed, begun, transport_failures, delivered, expected):
     got, _ = next_window(
-        window, claimed=claimed, begun=begun, transport_failures=transport_failures, delivered=delivered
+        window, claimed=claimed, begun=begun, transport_failures=transport_failures, delivered=delivered, **FAST
     )
     assert got == expected
 
 
-@given(claims(), st.integers(1, MAX_WINDOW))
-def test_a_claim_that_began_no_more_than_one_in_each_slot_never_grows_the_window(claim, slots):
-    """Work that takes seconds fills every slot of a claim once, and has not shown that more could begin soon (R14)."""
+@given(claims(), st.integers(1, MAX_WINDOW), st.floats(0.001, 600))
+def test_a_window_grows_to_no_more_than_can_begin_in_time(claim, slots, latency):
+    """Work that takes seconds has not shown that more could begin soon (R14)."""
     window, claimed, begun, transport_failures, delivered = claim
-    counts = {"begun": min(begun, slots), "transport_failures": min(transport_failures, slots), "delivered": delivered}
-    assert next_window(window, claimed=claimed, slots=slots, **counts)[0] <= window
+    counts = {"claimed": claimed, "begun": begun, "transport_failures": transport_failures, "delivered": delivered}
+    grown, _ = next_window(window, **counts, seconds=begun * latency, slots=slots)
+    assert grown <= max(window, round(slots * START_BUDGET_SECONDS / latency))
 
 
 def test_the_first_claim_for_a_destination_that_answers_at_once_doubles_what_it_took():
     counts = {"claimed": 65, "begun": 65, "transport_failures": 0, "delivered": 65}
-    assert next_window(1, slots=64, **counts) == (130, None)
+    assert next_window(1, **counts, seconds=0.65, slots=64) == (130, None)
+
+
+def test_a_claim_that_may_take_a_part_of_the_window_shows_as_well_how_fast_a_destination_is():
+    """Operations may have a quarter of it, and a lane its share beside others: it grew no more for them."""
+    window = 33
+    for _ in range(8):
+        claimed = max(window // 4, 32)
+        counts = {"claimed": claimed, "begun": claimed, "transport_failures": 0, "delivered": claimed}
+        window, _ = next_window(window, **counts, seconds=claimed * 0.005, slots=32)
+    assert window == MAX_WINDOW
 
 
 def test_the_reason_counts_the_deliveries_and_names_the_cause():
-    _, why = next_window(8, claimed=8, begun=8, transport_failures=8, delivered=0, cause="connection refused")
+    _, why = next_window(8, claimed=8, begun=8, transport_failures=8, delivered=0, cause="connection refused", **FAST)
     assert why == "8 of 8 deliveries failed: connection refused"
 
 
 def test_a_destination_that_answers_again_is_back_at_full_speed_in_fourteen_claims():
     window = 8192
     for _ in range(14):
-        window, _ = next_window(window, claimed=window, begun=window, transport_failures=window, delivered=0)
+        window, _ = next_window(window, claimed=window, begun=window, transport_failures=window, delivered=0, **FAST)
     assert window == 1
     for _ in range(13):
-        window, why = next_window(window, claimed=window, begun=window, transport_failures=0, delivered=window)
+        window, why = next_window(window, claimed=window, begun=window, transport_failures=0, delivered=window, **FAST)
         assert why is None
     assert window == 8192

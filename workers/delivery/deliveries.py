@@ -99,13 +99,14 @@ class TaskDestination:
 class Tally:
     """Counts of one destination in one run; `transport_failures` are those without an HTTP status.
 
-    `ruled`: messages that content rules kept from being delivered.
+    `seconds`: how long the deliveries took, together. `ruled`: messages that content rules kept from being delivered.
     """
 
     begun: int = 0
     delivered: int = 0
     failed: int = 0
     transport_failures: int = 0
+    seconds: float = 0.0
     not_begun: int = 0
     ruled: int = 0
 

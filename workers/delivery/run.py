@@ -109,6 +109,7 @@ class Run(RunIdentity):
 
     def finish(self, row: AttemptRecord, tally: Tally, *, in_transport: bool = False) -> None:
         """Hand the outcome of a begun delivery on. When that fails nothing more is begun, and `deliver_all` raises."""
+        tally.seconds += (row.finished_at - (row.started_at or row.finished_at)).total_seconds()
         if row.outcome == Outcome.DELIVERED:
             tally.delivered += 1
         else:

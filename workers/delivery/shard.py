@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from poisonadmin.core.domain.ssrf import guard_from
-from poisonadmin.delivery.domain.window import TRANSPORT_CAUSES, DestinationTally
+from poisonadmin.delivery.domain.window import START_BUDGET_SECONDS, TRANSPORT_CAUSES, DestinationTally
 from poisonadmin.messages.domain.attempt import AttemptRecord
 from workers.delivery.broker import BrokerDestination
 from workers.delivery.claimed import read_claimed, read_destinations, with_bodies
@@ -24,9 +24,6 @@ from workers.delivery.handler.journals import journal_directory, remove_journals
 from workers.delivery.node import NodeSession, enter
 from workers.delivery.sessions import Session, Sessions
 
-# How long a task may begin deliveries. What is not begun by then goes back, while others may still be under way, and is
-# claimed again, by a smaller window.
-START_BUDGET_SECONDS = 2.0
 # What was begun when the node is told to stop has this long to end; its outcome is unknown after that.
 STOP_GRACE_SECONDS = 4.0
 
@@ -148,6 +145,7 @@ class ShardNode:
             failed=tally.failed,
             transport_failures=tally.transport_failures,
             cause=common[0][0] if common else None,
+            seconds=tally.seconds,
         )
 
 

@@ -46,9 +46,11 @@ FROM claim_shard LEFT JOIN node USING (claim_id, shard) WHERE claim_id = ANY(%(c
 """
 _TALLIES = """
 SELECT destination_id, sum(tally.claimed), sum(tally.begun), sum(delivered), sum(failed), sum(transport_failures),
-       mode() WITHIN GROUP (ORDER BY cause), sum((plan->destination_id::text->>'slots')::int)
+       mode() WITHIN GROUP (ORDER BY cause), coalesce(sum(seconds), 0),
+       sum((plan->destination_id::text->>'slots')::int)
 FROM node JOIN claim ON claim.id = claim_id CROSS JOIN LATERAL jsonb_to_recordset(tallies) AS tally(
-    destination_id bigint, claimed int, begun int, delivered int, failed int, transport_failures int, cause text)
+    destination_id bigint, claimed int, begun int, delivered int, failed int, transport_failures int, cause text,
+    seconds float8)
 WHERE claim_id = %(claim)s GROUP BY destination_id ORDER BY destination_id
 """
 
@@ -117,6 +119,7 @@ def _follow(tally: DestinationTally) -> None:
         begun=tally.begun,
         transport_failures=tally.transport_failures,
         delivered=tally.delivered,
+        seconds=tally.seconds,
         slots=tally.slots,
         **({"cause": tally.cause} if tally.cause else {}),
     )
