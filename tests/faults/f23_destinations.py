@@ -115,12 +115,13 @@ def _check_causes(destinations: list[HttpDestination]) -> None:
         ((classes,),) = destination.installation.rows(query, [destination.address])
         assert set(classes) == {CAUSES[kind]}, f"{kind} failed with {classes}"
         if kind != "failing":
-            until(lambda destination=destination: _window(destination) < 256, 30, lambda kind=kind: kind)  # type: ignore[misc]
+            until(lambda destination=destination: _is_slowed(destination), 30, lambda kind=kind: kind)  # type: ignore[misc]
 
 
-def _window(destination: HttpDestination) -> int:
-    ((window,),) = destination.installation.rows('SELECT "window" FROM destination WHERE name = %s', [destination.name])
-    return int(window)
+def _is_slowed(destination: HttpDestination) -> bool:
+    query = "SELECT slowed_by FROM destination WHERE name = %s"
+    ((why,),) = destination.installation.rows(query, [destination.name])
+    return why is not None
 
 
 def _has_failed(destination: HttpDestination) -> bool:
