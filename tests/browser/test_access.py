@@ -1,6 +1,7 @@
 """People and access in Chromium: an account with role, addresses and token; a passkey as the second factor."""
 
 import pytest
+from allauth.mfa.models import Authenticator
 from django.contrib.auth.models import User
 from playwright.sync_api import Browser, Page
 
@@ -8,6 +9,7 @@ from poisonadmin.core.domain.access import Role
 from poisonadmin.store.models.access import Access, ApiToken
 from tests.browser.axe import violations
 from tests.browser.conftest import PASSWORD
+from tests.web.test_second_factors import code_now
 
 PATHS = (
     "/people/",
@@ -89,6 +91,36 @@ def test_a_passkey_is_the_second_factor(transactional_db: None, server: str, chr
     assert page.url.endswith("/accounts/2fa/authenticate/")
     page.click("#passkey")
     page.wait_for_selector("#navigation")
+    page.context.close()
+
+
+def test_an_app_is_set_up_and_asked_for_at_the_next_login(
+    transactional_db: None, server: str, chromium: Browser
+) -> None:
+    make_admin()
+    page = logged_in_page(chromium, server, "ada")
+    page.goto("/you/")
+    page.click("text=Second factor")
+    page.click("text=Set up an app")
+    page.fill("input[name=password]", PASSWORD)
+    page.click("button[type=submit]")
+    secret = page.inner_text("#secret").replace(" ", "")
+    page.fill("input[name=code]", code_now(secret))
+    page.click("text=Set it up")
+    page.wait_for_url("**/accounts/2fa/recovery-codes/")
+    codes = page.inner_text("#codes").split()
+    assert len(codes) == 10
+    for code in (code_now(secret), codes[0]):  # that of the app was used just now
+        page.context.clear_cookies()
+        page.goto("/accounts/login/")
+        page.fill("input[name=login]", "ada")
+        page.fill("input[name=password]", PASSWORD)
+        page.click("button[type=submit]")
+        page.wait_for_url("**/accounts/2fa/authenticate/")
+        page.fill("input[name=code]", code)
+        page.click("button[type=submit]")
+    page.wait_for_selector("#navigation")
+    assert Authenticator.objects.filter(user__username="ada").count() == 2
     page.context.close()
 
 
