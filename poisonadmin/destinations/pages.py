@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from django import forms
 from django.contrib import messages as notes
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
@@ -29,9 +28,10 @@ from poisonadmin.store.models.destination import DestinationKind
 from poisonadmin.web.pages.forms import (
     SecretLines,
     TextField,
+    headers_by_line,
     lines_of,
+    lines_of_headers,
     saved_or_shown,
-    texts_by_line,
     ticks,
 )
 from poisonadmin.web.pages.setting_fields import BrokerForm, ConfiguredForm
@@ -70,23 +70,6 @@ class OwnedForm(ConfiguredForm):
     )
 
 
-def _headers(text: str) -> dict[str, str]:
-    """Return the headers of lines such as `X-Tenant: shop`. An error repeats no value: it may be a secret."""
-    found: dict[str, str] = {}
-    for line in texts_by_line(text):
-        name, colon, value = (part.strip() for part in line.partition(":"))
-        if not colon:
-            raise forms.ValidationError("Write each header as X-Tenant: shop.")
-        if name in found:
-            raise forms.ValidationError(f"The header {name} is there twice.")
-        found[name] = value
-    return found
-
-
-def _lines(headers: Mapping[str, str]) -> str:
-    return "\n".join(f"{name}: {value}" for name, value in headers.items())
-
-
 class HttpForm(OwnedForm):
     """An HTTP destination. Its secret headers stay as they are where none are typed."""
 
@@ -102,15 +85,15 @@ class HttpForm(OwnedForm):
     configured = http_config.HTTP
     headers = TextField(
         "Headers of each request, one a line",
-        read=_headers,
-        write=_lines,
+        read=headers_by_line,
+        write=lines_of_headers,
         rows=3,
         hint="X-Tenant: shop",
         note="Readers may see them.",
     )
     secrets = TextField(
         "Secret headers, one a line",
-        read=_headers,
+        read=headers_by_line,
         rows=3,
         hint="Authorization: Bearer …",
         note="They replace the stored ones, and are never shown again.",

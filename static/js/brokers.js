@@ -29,3 +29,4 @@ document.addEventListener("click", (event) => {
   offerQueues();
 });
 showWhatFits();
+offerQueues();

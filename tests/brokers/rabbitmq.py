@@ -1,9 +1,12 @@
 """A real RabbitMQ for tests: on free ports of the loopback interface, with everything it writes in one directory."""
 
+import base64
+import json
 import os
 import shutil
 import subprocess
 import time
+import urllib.request
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -61,6 +64,24 @@ class RabbitMq(Server):
 
     def _answers(self) -> bool:
         return answers(self.port, b"AMQP\x00\x00\x09\x01")
+
+
+class ManagedRabbitMq(RabbitMq):
+    """A RabbitMQ that answers questions over HTTP too."""
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(home)
+        self.management = f"http://127.0.0.1:{(port := free_port())}"
+        (home / "plugins").write_text("[rabbitmq_management].\n")
+        with (home / "rabbitmq.conf").open("a") as configuration:
+            configuration.write(f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {port}\n")
+
+    def put(self, path: str, body: dict[str, object]) -> None:
+        """Set something through the management's API."""
+        request = urllib.request.Request(f"{self.management}/api{path}", json.dumps(body).encode(), method="PUT")
+        request.add_header("Authorization", f"Basic {base64.b64encode(b'guest:guest').decode()}")
+        request.add_header("Content-Type", "application/json")
+        urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10).close()
 
 
 def running_rabbitmq(home: Path) -> AbstractContextManager[RabbitMq]:

@@ -48,11 +48,15 @@ def test_an_http_destination_is_added_after_a_correction_and_changed(visit: Visi
 def test_a_directory_is_added(visit: Visit) -> None:
     Access.objects.update(role=Role.ADMIN)
     page = visit.open("/sources/")
-    page.get_by_role("link", name="Add directory").click()
+    page.get_by_role("link", name="Connect a directory").click()
     page.get_by_label("Name").fill("files")
-    page.get_by_label("Directory").fill("/srv/dead-letters")
-    page.get_by_role("button", name="Save").click()
-    page.wait_for_url("**/sources/*/")
+    page.get_by_label("Directory", exact=True).fill("/srv/dead-letters")
+    page.get_by_role("button", name="Next").click()
+    page.get_by_role("radio", name="Nowhere yet").check()
+    page.get_by_role("button", name="Next").click()
+    page.get_by_role("button", name="Next").click()
+    page.get_by_role("button", name="Begin").click()
+    page.wait_for_url("**/connect/made/")
     assert Source.objects.get().config == {"path": "/srv/dead-letters"}
     assert visit.complaints == []
 
@@ -99,7 +103,7 @@ def test_a_rule_s_page_follows_its_dry_run_and_keeps_the_reason(visit: Visit) ->
 def test_the_forms_fit_a_narrow_screen_in_either_theme(visit: Visit, theme: str) -> None:
     Access.objects.update(role=Role.ADMIN)
     visit.page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
-    for path in ("/destinations/http/", "/destinations/handler/", "/destinations/broker/", "/sources/directory/"):
+    for path in ("/destinations/http/", "/destinations/handler/", "/destinations/broker/", "/connect/"):
         page = visit.open(path)
         page.set_viewport_size({"width": 320, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0

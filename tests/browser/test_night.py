@@ -1,9 +1,7 @@
 """The night after a bad deploy: thousands of dead letters, decided on with a few clicks and one reason."""
 
-from typing import Any
-
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from poisonadmin.core.domain.access import SYSTEM, Role
 from poisonadmin.decisions.operations.commands.operations import carry_on
@@ -12,23 +10,12 @@ from poisonadmin.store.models.access import Access, Audit
 from poisonadmin.store.models.operation import Operation
 from tests.browser.axe import violations
 from tests.browser.conftest import Visit
+from tests.browser.connect_walk import Clicks
 from tests.fixtures.api import take_dead
 from tests.fixtures.delivery import make_orders_destination
 
 pytestmark = pytest.mark.django_db(transaction=True)
 GOOD, NOWHERE = 170, 35
-
-
-class Clicks:
-    """Counts what a person clicks."""
-
-    def __init__(self, page: Page) -> None:
-        self.page = page
-        self.count = 0
-
-    def __call__(self, **role: Any) -> None:
-        self.count += 1
-        self.page.get_by_role(**role).first.click()
 
 
 def test_a_deploys_dead_letters_are_approved_at_once_and_the_rest_is_mended(visit: Visit) -> None:

@@ -40,11 +40,11 @@ def test_a_canary_and_a_rate_take_seven_clicks_and_are_watched_to_their_end(visi
     page.get_by_label("Deliveries a second").fill("500")
     click(role="checkbox", name=re.compile("Try 1, then 10, then 100"))
     click(role="button", name=re.compile(f"Approve {GOOD + NOWHERE}"))
-    steps = page.locator(".steps > li")
+    steps = page.locator(".stages > li")
     expect(steps).to_have_count(4)
     expect(page.locator("#operation")).to_contain_text("At most 500 deliveries a second")
     for done in range(5):
-        expect(page.locator(".steps > .step-done")).to_have_count(done, timeout=15_000)
+        expect(page.locator(".stages > .step-done")).to_have_count(done, timeout=15_000)
         if done == 2:
             expect(steps.nth(2)).to_have_text(re.compile(r"100\s+running"), timeout=15_000)
             assert violations(page) == []

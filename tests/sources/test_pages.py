@@ -36,8 +36,9 @@ def page(client: Client, path: str, **headers: str) -> str:
     return answer.content.decode()
 
 
-def test_a_broker_is_drained_as_the_form_says(admin: Client) -> None:
-    answer = admin.post("/sources/broker/", TYPED | LOGIN | {"address": "rabbit.{original}", "readers": "4"})
+def test_a_broker_is_drained_as_the_form_says(admin: Client, source: Source) -> None:
+    typed = TYPED | LOGIN | {"address": "rabbit.{original}", "readers": "4", "version": "1"}
+    answer = admin.post(f"/sources/{source.id}/edit/", typed)
     row = Source.objects.get()
     assert (answer.status_code, answer["Location"]) == (302, f"/sources/{row.id}/")
     assert row.config == {
@@ -53,8 +54,10 @@ def test_a_broker_is_drained_as_the_form_says(admin: Client) -> None:
 
 
 def test_the_form_of_kafka_names_topics_and_leaves_out_what_kafka_has_not(admin: Client) -> None:
-    typed = TYPED | {"kind": "kafka", "url": "kafka://k.example.org", "readers": "4", "sasl_mechanism": "PLAIN"}
-    assert admin.post("/sources/broker/", typed).status_code == 302
+    made = {"url": "kafka://k.example.org", "topics": ["orders-dlt"]}
+    row = save_source("shop", kind="kafka", config=made, principal=SYSTEM)
+    typed = TYPED | {"url": "kafka://k.example.org", "readers": "4", "sasl_mechanism": "PLAIN", "version": "1"}
+    assert admin.post(f"/sources/{row.id}/edit/", typed).status_code == 302
     config = Source.objects.get().config
     assert (config["topics"], config["group"]) == (["orders.dlq", "bills.dlq"], "poisonadmin-shop")
     assert "readers" not in config
@@ -66,32 +69,24 @@ def test_the_form_of_kafka_names_topics_and_leaves_out_what_kafka_has_not(admin:
         ({"url": "amqp://drain:canary@rabbit.example.org"}, "url"),
         ({"queues": ""}, "queues"),
         ({"readers": "many"}, "readers"),
-        ({"name": ""}, "name"),
         ({"password": "planted-canary"}, "username"),
     ],
 )
 def test_a_mistake_is_named_at_its_field_and_no_password_repeated(
-    typed: dict[str, str], field: str, admin: Client
+    typed: dict[str, str], field: str, admin: Client, source: Source
 ) -> None:
-    answer = admin.post("/sources/broker/", TYPED | typed)
+    answer = admin.post(f"/sources/{source.id}/edit/", TYPED | {"version": "1"} | typed)
     text = answer.content.decode()
     assert answer.status_code == 422
     assert f'id="{field}"' in text.partition('aria-invalid="true"')[0]
     assert "planted-canary" not in text
-    assert not Source.objects.exists()
-
-
-def test_a_name_is_taken_once(admin: Client, source: Source) -> None:
-    answer = admin.post("/sources/broker/", TYPED)
-    assert answer.status_code == 409
-    assert 'id="name_error"' in answer.content.decode()
     assert Source.objects.get().version == 1
 
 
 def test_all_mistakes_of_a_broker_are_shown_at_once(admin: Client) -> None:
-    wrong = {"name": "", "url": "amqp://a@b", "queues": "", "readers": "many", "address": "a..b", "password": "x"}
-    text = admin.post("/sources/broker/", TYPED | wrong).content.decode()
-    for field in ("name", "url", "queues", "readers", "address", "username"):
+    wrong = {"url": "amqp://a@b", "readers": "many", "address": "a..b", "password": "x"}
+    text = admin.post("/connect/", TYPED | wrong).content.decode()
+    for field in ("url", "readers", "address", "username"):
         assert f'id="{field}_error"' in text, field
     assert "readers:" not in text
     assert "type once more:" in text
@@ -125,8 +120,8 @@ def seen(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str,
     return BrokerCheckResult(3, [queue] if purpose == "queues" else [], [message] if purpose == "preview" else [])
 
 
-def test_a_form_is_tried_out_before_it_is_saved(admin: Client) -> None:
-    asked = admin.post("/sources/broker/check/", TYPED | LOGIN | {"check": "queues", "queues": ""})
+def test_a_page_waits_for_the_queues_that_a_worker_finds(admin: Client, source: Source) -> None:
+    asked = admin.post(f"/sources/{source.id}/check/", {"check": "queues"})
     assert asked.status_code == 302
     assert "Checking the broker" in page(admin, asked["Location"])
     assert admin.get(asked["Location"], headers={"HX-Request": "true"}).status_code == 204
@@ -134,16 +129,10 @@ def test_a_form_is_tried_out_before_it_is_saved(admin: Client) -> None:
     text = page(admin, asked["Location"], **{"HX-Request": "true"})
     assert 'data-add-queue="orders.&lt;dlq&gt;"' in text
     assert "1,234" in text
-    assert not Source.objects.exists()
 
 
-def test_a_form_that_cannot_be_is_not_tried(admin: Client) -> None:
-    answer = admin.post(
-        "/sources/broker/check/", TYPED | {"check": "preview", "url": "x"}, headers={"HX-Request": "true"}
-    )
-    assert answer.status_code == 422
-    assert "The broker was not checked" in answer.content.decode()
-    assert admin.post("/sources/broker/check/", TYPED | {"check": "everything"}).status_code == 422
+def test_a_worker_looks_for_nothing_else(admin: Client, source: Source) -> None:
+    assert admin.post(f"/sources/{source.id}/check/", {"check": "everything"}).status_code == 400
 
 
 def test_a_preview_shows_a_stranger_s_text_as_text(operator_browser: Client, source: Source) -> None:
@@ -181,11 +170,13 @@ def test_switching_needs_a_reason(operator_browser: Client, source: Source) -> N
     assert not Source.objects.get().is_enabled
 
 
-def test_a_directory_is_added_and_changed_by_its_form(admin: Client) -> None:
-    answer = admin.post("/sources/directory/", {"name": "files", "path": "/srv/dead-letters/"})
-    row = Source.objects.get()
-    assert (answer.status_code, answer["Location"]) == (302, f"/sources/{row.id}/")
-    assert (row.kind, row.config, row.secrets) == ("directory", {"path": "/srv/dead-letters"}, {})
+@pytest.fixture
+def directory(db: None) -> Source:
+    return save_source("files", kind="directory", config={"path": "/srv/dead-letters"}, principal=SYSTEM)
+
+
+def test_a_directory_is_changed_by_its_form(admin: Client, directory: Source) -> None:
+    row = directory
     path = f"/sources/{row.id}/edit/"
     assert 'value="/srv/dead-letters"' in page(admin, path)
     changed = {"name": "another", "path": "/srv/others", "version": "1"}
@@ -193,30 +184,38 @@ def test_a_directory_is_added_and_changed_by_its_form(admin: Client) -> None:
     assert admin.post(path, changed).status_code == 412
     row.refresh_from_db()
     assert (row.name, row.config, row.version) == ("files", {"path": "/srv/others"}, 2)
-    assert admin.post("/sources/directory/", {"name": "files", "path": "/srv/more"}).status_code == 409
     assert admin.post(path, changed | {"version": ""}).status_code == 412
 
 
 @pytest.mark.parametrize(
-    ("typed", "field"), [({"path": "relative"}, "path"), ({"path": "/etc/poison"}, "path"), ({"name": ""}, "name")]
+    ("path", "typed", "field"),
+    [
+        ("/sources/{}/edit/", {"path": "relative"}, "path"),
+        ("/connect/?of=files", {"path": "/etc/poison"}, "path"),
+        ("/connect/?of=files", {"name": ""}, "name"),
+        ("/connect/?of=files", {"name": "files"}, "name"),
+    ],
 )
 def test_a_directory_that_cannot_be_read_is_refused_at_its_field(
-    typed: dict[str, str], field: str, admin: Client
+    path: str, typed: dict[str, str], field: str, admin: Client, directory: Source
 ) -> None:
-    answer = admin.post("/sources/directory/", {"name": "files", "path": "/srv/dead-letters"} | typed)
+    sent = {"name": "more", "path": "/srv/dead-letters", "version": "1"} | typed
+    answer = admin.post(path.format(directory.id), sent)
     assert answer.status_code == 422
     assert f'id="{field}_error"' in answer.content.decode()
-    assert not Source.objects.exists()
+    assert Source.objects.get().version == 1
 
 
-def test_a_directory_has_no_broker_to_check(admin: Client) -> None:
-    admin.post("/sources/directory/", {"name": "files", "path": "/srv/dead-letters"})
-    source = str(Source.objects.get().id)
-    answer = admin.post("/sources/broker/check/", TYPED | {"check": "connection", "source": source})
-    assert answer.status_code == 422
+def test_a_directory_has_no_broker_to_check(admin: Client, directory: Source) -> None:
+    assert admin.post(f"/sources/{directory.id}/check/", {"check": "connection"}).status_code == 400
+
+
+def test_the_old_forms_lead_to_the_guided_way(admin: Client) -> None:
+    assert admin.get("/sources/broker/")["Location"] == "/connect/?of=broker"
+    assert admin.get("/sources/directory/")["Location"] == "/connect/?of=files"
 
 
 def test_the_list_offers_both_kinds_of_source_to_administrators(admin: Client, operator_browser: Client) -> None:
-    for path in ("/sources/broker/", "/sources/directory/"):
+    for path in ("/connect/", "/connect/?of=files"):
         assert f'href="{path}"' in page(admin, "/sources/")
         assert f'href="{path}"' not in page(operator_browser, "/sources/")

@@ -79,7 +79,7 @@ ALLOWED = {
     "admin": set(Permission),
 }
 EVERYBODY = ("anonymous", "roleless", *ALLOWED, "outsider")
-SLUGS = {"name": "viewer", "action": "approve", "outcome": "unanswered", "what": "pause"}
+SLUGS = {"name": "viewer", "action": "approve", "step": "queues", "outcome": "unanswered", "what": "pause"}
 BROKER = {"name": "dead", "kind": "rabbitmq", "url": "amqp://rabbit.example.org", "queues": "orders.dlq"}
 
 ROUTES = {
@@ -213,12 +213,16 @@ ROUTES = {
     "poison_list": Expected(),
     "poison_list-ask": Expected(DECIDE, OF_AN_ADDRESS, "post"),
     "poison_list-release": Expected(DECIDE, OF_AN_ADDRESS, "post", {"reason": "r"}, 302),
+    "connect": Expected(CONFIGURE),
+    # Nothing is typed, and nothing made.
+    "connect-step": Expected(CONFIGURE, status=302),
+    "connect-made": Expected(CONFIGURE, status=302),
     "sources": Expected(),
     "sources-one": Expected(READ, OF_AN_ADDRESS),
-    "sources-new": Expected(CONFIGURE),
-    "sources-directory": Expected(CONFIGURE),
+    # Now a guided way.
+    "sources-new": Expected(CONFIGURE, status=302),
+    "sources-directory": Expected(CONFIGURE, status=302),
     "sources-edit": Expected(CONFIGURE),
-    "sources-try": Expected(CONFIGURE, method="post", sent=BROKER | {"check": "connection"}, status=302),
     "sources-check": Expected(INGEST, OF_AN_ADDRESS, "post", {"check": "preview"}, 302),
     # For who has asked, and nobody else.
     "sources-answer": Expected(READ, OF_AN_ADDRESS, status=404),
@@ -418,7 +422,7 @@ def _expected_answers(expected: Expected) -> dict[str, int]:
     "name",
     [
         "destinations-handler", "sources-new", "sources-directory", "sources-edit", "restart_jobs-new",
-        "restart_jobs-edit",
+        "restart_jobs-edit", "connect",
     ],
 )  # fmt: skip
 def test_a_limited_administrator_gets_no_form_that_cannot_be_sent(

@@ -2,31 +2,32 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db import connection, transaction
 
-from poisonadmin.brokers.domain.broker_kinds import BROKERS, SOURCE_DEFAULTS
+from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.brokers.domain.brokers import InvalidSource, may_keep_login, validate_broker_source, validate_login
 from poisonadmin.core.commands import audit, configured
 from poisonadmin.core.commands.locks import try_lock
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.addresses import ANY_WORDS
-from poisonadmin.core.domain.errors import PoisonAdminError, all_checked
+from poisonadmin.core.domain.errors import NEW, AlreadyExists, PoisonAdminError, all_checked
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.domain.settings import mistake_in
 from poisonadmin.core.domain.ssrf import guard_from
 from poisonadmin.core.queries.rows import execute
 from poisonadmin.core.queries.sql import Sql, name
-from poisonadmin.destinations.commands import InUse, save_destination
+from poisonadmin.destinations.commands import save_destination
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.sources.domain.roots import OutsideRoots, directory_below
 from poisonadmin.sources.queries import get_source
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.intake import SOURCE_KINDS, FileState, Source, SourceFile
-from poisonadmin.store.models.rule import PolicyRow
 
 MAX_NAME_CHARS = 100
 MAX_PATH_CHARS = 4000
@@ -80,7 +81,12 @@ def save_source(
 
 
 def checked_source(
-    name: str, *, kind: str, config: Mapping[str, Any], secrets: Mapping[str, Any] | None
+    name: str,
+    *,
+    kind: str,
+    config: Mapping[str, Any],
+    secrets: Mapping[str, Any] | None,
+    needs_queues: bool = True,
 ) -> tuple[dict[str, Any], dict[str, str] | None]:
     """Return configuration and login as they are stored, None for a login that is kept; raise InvalidSource."""
     if kind not in SOURCE_KINDS:
@@ -88,7 +94,7 @@ def checked_source(
     found = all_checked(
         {
             "name": lambda: _checked_name(name),
-            "config": lambda: checked_config(kind, config, name=name),
+            "config": lambda: checked_config(kind, config, name=name, needs_queues=needs_queues),
             "login": lambda: None if secrets is None else checked_login(kind, secrets),
         }
     )
@@ -175,52 +181,73 @@ def _checked_directory(config: Mapping[str, Any]) -> dict[str, Any]:
     return {"path": str(pure)}
 
 
-def add_source(
-    name: str,
-    *,
-    kind: str,
-    config: Mapping[str, Any],
-    secrets: Mapping[str, Any],
-    principal: Principal,
-    back: Mapping[str, Any] | None = None,
-    patterns: Sequence[str] = (),
-) -> Source:
-    """Create a source and, where `back` is given, a destination of its name with these settings, and its policies.
+@dataclass(frozen=True)
+class Flow:
+    """A way of messages that is made at once: a source, a destination and policies.
 
-    `patterns` empty: the pattern of all addresses that the source's template can give.
-    Errors: as `save_source`, `save_destination` and `save_policy`; `InUse` where a name or a pattern is taken. Nothing
-    is saved then.
+    `source`: the kind, configuration and login of what is drained; None: programs hand messages in. `destination`:
+    those of a new one with the flow's name; None: none is made. `delivers_to`: one that there is. `patterns`: those of
+    the policies, which all name the destination and have this preset and these settings.
     """
+
+    name: str
+    source: Mapping[str, Any] | None = None
+    destination: Mapping[str, Any] | None = None
+    delivers_to: str | None = None
+    patterns: Sequence[str] = ()
+    preset: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    is_enabled: bool = True
+
+
+def connect(flow: Flow, *, principal: Principal) -> Source | None:
+    """Make the source, the destination and the policies of a flow; return the source. Nothing is saved on an error.
+
+    Errors: as `save_source`, `save_destination` and `save_policy`; `AlreadyExists` for a name or a pattern.
+    """
+    source = None
+    made: dict[str, Any] = {"principal": principal, "expected_version": NEW}
     with transaction.atomic():
-        if Source.objects.filter(name=name).exists():
-            raise InUse(f"There is a source {name} already.")
-        source = save_source(name, kind=kind, config=config, secrets=secrets, principal=principal)
-        if back is None:
-            return source
-        if Destination.objects.filter(name=name).exists():
-            raise InUse(f"There is a destination {name} already.")
-        shared = {field: source.config[field] for field in _SHARED if field in source.config}
-        save_destination(
-            name,
-            kind=kind,
-            config=shared | dict(back),
-            secrets=secrets,
-            max_rate_per_second=None,
-            principal=principal,
-        )
-        for pattern in patterns or [_pattern_of(source.config.get("address", SOURCE_DEFAULTS[kind]["address"]))]:
-            if PolicyRow.objects.filter(match=pattern).exists():
-                raise InUse(
-                    f"There is a policy {pattern} already: name another pattern, or the destination in that one."
-                )
-            save_policy(pattern, preset=None, settings={}, destination=name, principal=principal)
+        if flow.source is not None:
+            source = save_source(flow.name, **flow.source, **made)
+            if not flow.is_enabled:
+                set_source_enabled(source.id, enabled=False, principal=principal, reason="Made switched off.")
+        if flow.destination is not None:
+            save_destination(flow.name, **flow.destination, **made)
+        delivers_to = flow.delivers_to if flow.destination is None else flow.name
+        for pattern in flow.patterns:
+            save_policy(pattern, preset=flow.preset, settings=flow.settings, destination=delivers_to, **made)
     return source
 
 
-def _pattern_of(template: str) -> str:
+def way_back(kind: str, config: Mapping[str, Any], secrets: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """Return the destination by which messages return to the broker that a source drains; `more`: its settings."""
+    shared = {name: config[name] for name in _SHARED if name in config}
+    return {"kind": kind, "config": shared | more, "secrets": secrets}
+
+
+def name_for(url: str) -> str:
+    """Return the name of a source that nobody names: its first host.
+
+    >>> name_for("kafka://one.example.org:9092,two.example.org")
+    'one.example.org'
+    """
+    return (urlsplit(url).netloc.split(",")[0].split(":")[0] or url)[:MAX_NAME_CHARS]
+
+
+def require_free(name: str) -> None:
+    """Raise where no source and destination can be made of this name. Errors: `InvalidSource`, `AlreadyExists`."""
+    if (mistake := mistake_in(name, MAX_NAME_CHARS, is_in_path=True)) is not None:
+        raise InvalidSource("name", mistake)
+    for what, model in (("source", Source), ("destination", Destination)):
+        if model.objects.filter(name=name).exists():
+            raise AlreadyExists(f"There is a {what} {name} already.")
+
+
+def pattern_of(template: str) -> str:
     """Return the pattern that covers every address of a template; raise InvalidSource where none does.
 
-    >>> _pattern_of("rabbit.{original}"), _pattern_of("{original}")
+    >>> pattern_of("rabbit.{original}"), pattern_of("{original}")
     ('rabbit.#', '#')
     """
     words = template.split(".")

@@ -139,6 +139,24 @@ def texts_by_line(text: str) -> list[str]:
     return _stripped(text.splitlines())
 
 
+def headers_by_line(text: str) -> dict[str, str]:
+    """Return the headers of lines such as `X-Tenant: shop`. An error repeats no value: it may be a secret."""
+    found: dict[str, str] = {}
+    for line in texts_by_line(text):
+        name, colon, value = (part.strip() for part in line.partition(":"))
+        if not colon:
+            raise forms.ValidationError("Write each header as X-Tenant: shop.")
+        if name in found:
+            raise forms.ValidationError(f"The header {name} is there twice.")
+        found[name] = value
+    return found
+
+
+def lines_of_headers(headers: Mapping[str, str]) -> str:
+    """Return the lines of headers."""
+    return "\n".join(f"{name}: {value}" for name, value in headers.items())
+
+
 def _stripped(texts: Iterable[str]) -> list[str]:
     return [text.strip() for text in texts if text.strip()]
 

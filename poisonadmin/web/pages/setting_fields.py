@@ -163,7 +163,7 @@ class BrokerForm(ConfiguredForm):
 
     kinds_of: ClassVar[Sequence[tuple[Setting, Sequence[BrokerKind]]]] = ()
     connection = "name kind url username password verify_tls forget_login"
-    keeps = ("name", "kind")
+    keeps: ClassVar[tuple[str, ...]] = ("name", "kind")
     name = TextField("Name", most=100, needed=True)
     kind = forms.ChoiceField(label="Kind of broker", choices=[(kind.name, kind.words) for kind in BROKERS.values()])
     url = TextField("URL", most=MAX_URL_CHARS, needed=True, hint=_EXAMPLE, note=_PLACES)

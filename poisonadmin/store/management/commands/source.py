@@ -7,16 +7,16 @@ from argparse import ArgumentParser
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.core.management.base import CommandError, CommandParser
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS, kind_of_url, note_of, source_settings
+from poisonadmin.brokers.domain.broker_names import DEFAULT_TEMPLATE
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.secret_settings import BROKER_PASSWORD
 from poisonadmin.core.domain.settings import InputKind
 from poisonadmin.sources.commands.broker_checks import request_broker_check, request_source_check
-from poisonadmin.sources.commands.setup import add_source
+from poisonadmin.sources.commands.setup import Flow, connect, name_for, pattern_of, way_back
 from poisonadmin.sources.domain.broker_checks import BrokerCheckPurpose, BrokerCheckResult
 from poisonadmin.sources.queries import get_broker_check, list_sources
 from poisonadmin.store.management.commands._operator import BY, OperatorCommand
@@ -60,15 +60,14 @@ class Command(OperatorCommand):
         confirm = options["confirm_within_ms"]
         if not options["back"] and (options["match"] or confirm is not None):
             raise CommandError("--match and --confirm-within-ms belong to --return.")
-        row = add_source(
-            options["name"] or (urlsplit(url).netloc.split(",")[0].split(":")[0] or url)[:100],
-            kind=_kind(url),
-            config=_config(options),
-            secrets=_secrets(options),
-            principal=PRINCIPAL,
-            back=({} if confirm is None else {"confirm_within_ms": confirm}) if options["back"] else None,
-            patterns=options["match"],
-        )
+        source: dict[str, Any] = {"kind": _kind(url), "config": _config(options), "secrets": _secrets(options)}
+        back: dict[str, Any] = {}
+        if options["back"]:
+            settings = {} if confirm is None else {"confirm_within_ms": confirm}
+            patterns = options["match"] or [pattern_of(options["address"] or DEFAULT_TEMPLATE)]
+            back = {"destination": way_back(**source, **settings), "patterns": patterns}
+        row = connect(Flow(options["name"] or name_for(url), source, **back), principal=PRINCIPAL)
+        assert row is not None
         self.stdout.write(f"The source {row.name} drains {', '.join(row.config[BROKERS[row.kind].drained])}.")
         if options["back"]:
             self.stdout.write(f"What is approved goes back by the destination {row.name}.")

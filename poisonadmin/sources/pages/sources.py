@@ -1,6 +1,5 @@
 """Sources: their forms, what is drained and how it does, broker checks, and what was set aside."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import messages as notes
@@ -38,6 +37,7 @@ from poisonadmin.web.pages.views import (
     NO_REASON,
     Section,
     SidebarEntry,
+    href,
     page,
     pager,
     reason_of,
@@ -51,14 +51,12 @@ CHECKS = (("connection", "Test the connection"), ("preview", "Preview"), ("queue
 class BrokerSourceForm(BrokerForm):
     """Queues of dead letters at a broker. All kinds share the field of what is drained."""
 
-    heading = "Add broker"
     lead = (
         "Dead letters are taken in here, at the address where they failed, and acknowledged at the broker once they are"
         " stored."
     )
     layout = (("Connection", BrokerForm.connection), ("What is drained", "queues address"))
     rest = "Settings"
-    checks = CHECKS
     object_type = "source"
     check_arguments = staticmethod(checked_source)
     kinds_of = source_settings()
@@ -83,26 +81,12 @@ class BrokerSourceForm(BrokerForm):
         return "queues" if name in {kind.drained for kind in BROKERS.values()} else name
 
 
-class BrokerCheckForm(BrokerSourceForm):
-    """The form of a broker as it is sent for a check, which may need less of it than a source does."""
-
-    def __init__(self, data: Mapping[str, Any], row: SourceRow | None) -> None:
-        super().__init__(data, row)
-        for name in ("name", "queues"):
-            self.fields[name].required = False
-
-    def check(self) -> None:
-        """Leave it to the check itself."""
-
-
 class DirectoryForm(ConfiguredForm):
     """A directory whose files are taken in."""
 
     object_type = "source"
     only_kind = SourceKind.DIRECTORY
     check_arguments = staticmethod(checked_source)
-
-    heading = "Add directory"
     lead = "Files are taken in once they have not changed for two seconds. They are never changed, moved or deleted."
     name = TextField("Name", most=100, needed=True)
     path = TextField(
@@ -117,9 +101,6 @@ class DirectoryForm(ConfiguredForm):
     def config(self) -> dict[str, Any]:
         """Return the configuration as typed, for the command to check."""
         return {"path": self.cleaned_data.get("path")}
-
-
-SourceForm = BrokerSourceForm | DirectoryForm
 
 
 @page(sidebar=SidebarEntry(Section.FLOWS, 30, "Sources", "inbox", "s"))
@@ -167,9 +148,9 @@ def rejected_line(request: HttpRequest, principal: Principal, rejected_id: int) 
 
 
 @page(Permission.CONFIGURE, is_for_all=True)
-def create(request: HttpRequest, principal: Principal, of: type[SourceForm]) -> HttpResponseBase:
-    """Show the form of a new source, and save it when it is sent."""
-    return _edit(request, principal, of(request.POST if request.method == "POST" else None), None)
+def create(request: HttpRequest, principal: Principal, of: str) -> HttpResponseBase:  # noqa: ARG001
+    """Lead to the guided way, which makes sources."""
+    return HttpResponseRedirect(href(reverse("connect"), [("of", of)]))
 
 
 @page(Permission.CONFIGURE, is_for_all=True)
@@ -177,7 +158,14 @@ def edit(request: HttpRequest, principal: Principal, source_id: int) -> HttpResp
     """Show the form of a source as it is, and save it when it is sent."""
     row = get_source(source_id, principal=principal)
     of = BrokerSourceForm if row.is_broker else DirectoryForm
-    return _edit(request, principal, of(request.POST if request.method == "POST" else None, row), row)
+    form = of(request.POST if request.method == "POST" else None, row)
+
+    def save() -> str:
+        saved = setup.save_source(**form.arguments(), principal=principal, expected_version=form.expected_version())
+        notes.success(request, f"The source {saved.name} is saved; it is drained from now on.")
+        return reverse("sources-one", args=[saved.id])
+
+    return saved_or_shown(request, form, save, "sources/source_form.html", lambda: {"source": row})
 
 
 @require_POST
@@ -227,42 +215,9 @@ def _show(
     return render(request, "sources/source.html", context, status=status)
 
 
-def _edit(request: HttpRequest, principal: Principal, form: SourceForm, row: SourceRow | None) -> HttpResponse:
-    def save() -> str:
-        saved = setup.save_source(**form.arguments(), principal=principal, expected_version=form.expected_version())
-        notes.success(request, f"The source {saved.name} is saved; it is drained from now on.")
-        return reverse("sources-one", args=[saved.id])
-
-    return saved_or_shown(request, form, save, "sources/source_form.html", lambda: {"source": row})
-
-
 def _settings(found: SourceRow) -> dict[str, Any]:
     in_force = {**SOURCE_DEFAULTS[found.kind], **found.config}
     return {name: value for name, value in in_force.items() if name not in ("url", BROKERS[found.kind].drained)}
-
-
-@require_POST
-@page(Permission.CONFIGURE, is_for_all=True)
-def of_form(request: HttpRequest, principal: Principal) -> HttpResponseBase:
-    """Have a worker check the broker as the form describes it."""
-    source = request.POST.get("source", "")
-    source_id = int(source) if source.isascii() and source.isdigit() and 0 < len(source) < 19 else None
-    try:
-        row = None if source_id is None else get_source(source_id, principal=principal)
-        form = BrokerCheckForm(request.POST, row)
-        for name, errors in form.errors.items():
-            raise InvalidSource(name, str(errors[0]))
-        check_id = broker_checks.request_broker_check(
-            form.cleaned_data["kind"],
-            form.config(),
-            _purpose(request.POST.get("check", "")),
-            principal=principal,
-            secrets=form.secret_values(),
-            source_id=source_id,
-        )
-    except PoisonAdminError as error:
-        return _refused(request, error)
-    return _requested(request, principal, check_id)
 
 
 @require_POST
@@ -294,12 +249,6 @@ def _shown_check(request: HttpRequest, check: BrokerCheckRow, template: str) -> 
     return render(request, template, {"check": check, "broker": BROKERS[check.kind]})
 
 
-def _refused(request: HttpRequest, error: PoisonAdminError) -> HttpResponseBase:
-    status = 422 if error.status == 400 else error.status
-    template = "sources/_broker_check_refused.html" if getattr(request, "htmx", False) else "sources/broker_check.html"
-    return render(request, template, {"error": error.detail}, status=status)
-
-
 def _purpose(text: str) -> BrokerCheckPurpose:
     try:
         return BrokerCheckPurpose(text)
@@ -309,8 +258,8 @@ def _purpose(text: str) -> BrokerCheckPurpose:
 
 urlpatterns = [
     path("sources/", show_all, name="sources"),
-    path("sources/broker/", create, {"of": BrokerSourceForm}, name="sources-new"),
-    path("sources/directory/", create, {"of": DirectoryForm}, name="sources-directory"),
+    path("sources/broker/", create, {"of": "broker"}, name="sources-new"),
+    path("sources/directory/", create, {"of": "files"}, name="sources-directory"),
     path("sources/<int:source_id>/", show, name="sources-one"),
     path("sources/<int:source_id>/edit/", edit, name="sources-edit"),
     path("sources/<int:source_id>/now/", check_now, name="sources-now"),
@@ -320,7 +269,6 @@ urlpatterns = [
     path("sources/<int:source_id>/rejected/", rejected, name="sources-rejected"),
     path("sources/batch/rejected/", rejected, name="sources-batch"),
     path("sources/rejected/<int:rejected_id>/", rejected_line, name="sources-line"),
-    path("sources/broker/check/", of_form, name="sources-try"),
     path("sources/checks/<int:check_id>/", answer, name="sources-answer"),
     path("sources/<int:source_id>/check/", of_source, name="sources-check"),
 ]
