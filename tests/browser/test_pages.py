@@ -24,7 +24,14 @@ REFUSED = {
         "sign-off-rule-new",
         "alert-rule-new",
     ),
-    *("source-new", "source-new-directory", "destination-new", "destination-new-http", "destination-new-handler"),
+    *(
+        "connect",
+        "connect-files",
+        "connect-programs",
+        "destination-new",
+        "destination-new-http",
+        "destination-new-handler",
+    ),
 }
 # Between them they hold every colour there is.
 COLOURFUL = {
