@@ -4,10 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poisonadmin.delivery.domain.window import MAX_WINDOW, START_BUDGET_SECONDS, next_window
-
-# Answers that come at once.
-FAST = {"seconds": 0.0, "slots": 1}
+from poisonadmin.delivery.domain.window import MAX_WINDOW, START_BUDGET_SECONDS, DestinationTally, next_window
 
 
 @st.composite
@@ -20,10 +17,14 @@ def claims(draw: st.DrawFn) -> tuple[int, int, int, int, int]:
     return window, claimed, begun, transport_failures, draw(st.integers(0, begun - transport_failures))
 
 
-def after(claim: tuple[int, int, int, int, int]) -> tuple[int, str | None]:
+def after(claim: tuple[int, int, int, int, int], **more: float) -> tuple[int, str | None]:
     window, claimed, begun, transport_failures, delivered = claim
-    counts = {"claimed": claimed, "begun": begun, "transport_failures": transport_failures, "delivered": delivered}
-    return next_window(window, **counts, **FAST)
+    return next_window(
+        window,
+        DestinationTally(
+            1, claimed=claimed, begun=begun, transport_failures=transport_failures, delivered=delivered, **more
+        ),
+    )
 
 
 @given(claims())
@@ -53,15 +54,13 @@ def test_a_claim_that_was_not_begun_whole_never_grows_the_window(claim):
 @given(st.integers(1, MAX_WINDOW))
 def test_a_full_claim_that_was_delivered_doubles_the_window(window):
     expected = (min(MAX_WINDOW, 2 * window), None)
-    counts = {"claimed": window, "begun": window, "transport_failures": 0, "delivered": window}
-    assert next_window(window, **counts, **FAST) == expected
+    assert after((window, window, window, 0, window)) == expected
 
 
 @given(st.integers(2, MAX_WINDOW), st.data())
 def test_a_claim_that_began_some_shrinks_the_window_to_what_was_begun(window, data):
     begun = data.draw(st.integers(1, window - 1))
-    counts = {"claimed": window, "begun": begun, "transport_failures": 0, "delivered": 0}
-    assert next_window(window, **counts, **FAST) == (begun, None)
+    assert after((window, window, begun, 0, 0)) == (begun, None)
 
 
 @pytest.mark.parametrize(
@@ -82,24 +81,19 @@ def test_a_claim_that_began_some_shrinks_the_window_to_what_was_begun(window, da
     ],
 )
 def test_the_window_after_a_claim(window, claimed, begun, transport_failures, delivered, expected):
-    got, _ = next_window(
-        window, claimed=claimed, begun=begun, transport_failures=transport_failures, delivered=delivered, **FAST
-    )
-    assert got == expected
+    assert after((window, claimed, begun, transport_failures, delivered))[0] == expected
 
 
 @given(claims(), st.integers(1, MAX_WINDOW), st.floats(0.001, 600))
 def test_a_window_grows_to_no_more_than_can_begin_in_time(claim, slots, latency):
     """Work that takes seconds has not shown that more could begin soon (R14)."""
-    window, claimed, begun, transport_failures, delivered = claim
-    counts = {"claimed": claimed, "begun": begun, "transport_failures": transport_failures, "delivered": delivered}
-    grown, _ = next_window(window, **counts, seconds=begun * latency, slots=slots)
+    window, _, begun, *_ = claim
+    grown, _ = after(claim, seconds=begun * latency, slots=slots)
     assert grown <= max(window, round(slots * START_BUDGET_SECONDS / latency))
 
 
 def test_the_first_claim_for_a_destination_that_answers_at_once_doubles_what_it_took():
-    counts = {"claimed": 65, "begun": 65, "transport_failures": 0, "delivered": 65}
-    assert next_window(1, **counts, seconds=0.65, slots=64) == (130, None)
+    assert after((1, 65, 65, 0, 65), seconds=0.65, slots=64) == (130, None)
 
 
 def test_a_claim_that_may_take_a_part_of_the_window_shows_as_well_how_fast_a_destination_is():
@@ -107,22 +101,21 @@ def test_a_claim_that_may_take_a_part_of_the_window_shows_as_well_how_fast_a_des
     window = 33
     for _ in range(8):
         claimed = max(window // 4, 32)
-        counts = {"claimed": claimed, "begun": claimed, "transport_failures": 0, "delivered": claimed}
-        window, _ = next_window(window, **counts, seconds=claimed * 0.005, slots=32)
+        window, _ = after((window, claimed, claimed, 0, claimed), seconds=claimed * 0.005, slots=32)
     assert window == MAX_WINDOW
 
 
 def test_the_reason_counts_the_deliveries_and_names_the_cause():
-    _, why = next_window(8, claimed=8, begun=8, transport_failures=8, delivered=0, cause="connection refused", **FAST)
+    _, why = next_window(8, DestinationTally(1, claimed=8, begun=8, transport_failures=8, cause="connection refused"))
     assert why == "8 of 8 deliveries failed: connection refused"
 
 
 def test_a_destination_that_answers_again_is_back_at_full_speed_in_fourteen_claims():
     window = 8192
     for _ in range(14):
-        window, _ = next_window(window, claimed=window, begun=window, transport_failures=window, delivered=0, **FAST)
+        window, _ = after((window, window, window, window, 0))
     assert window == 1
     for _ in range(13):
-        window, why = next_window(window, claimed=window, begun=window, transport_failures=0, delivered=window, **FAST)
+        window, why = after((window, window, window, 0, window))
         assert why is None
     assert window == 8192

@@ -113,16 +113,7 @@ def _follow(tally: DestinationTally) -> None:
     A change made meanwhile by another claim's end is overwritten, and made again soon.
     """
     destination = Destination.objects.only("window", "slowed_by").get(id=tally.destination_id)
-    window, why = next_window(
-        destination.window,
-        claimed=tally.claimed,
-        begun=tally.begun,
-        transport_failures=tally.transport_failures,
-        delivered=tally.delivered,
-        seconds=tally.seconds,
-        slots=tally.slots,
-        **({"cause": tally.cause} if tally.cause else {}),
-    )
+    window, why = next_window(destination.window, tally)
     if (window, why) != (destination.window, destination.slowed_by):
         Destination.objects.filter(id=tally.destination_id, window=destination.window).update(
             window=window, slowed_by=why
