@@ -23,6 +23,8 @@ COPY poisonadmin poisonadmin
 COPY workers workers
 COPY templates templates
 COPY static static
+COPY docs/use docs/use
+COPY docs/operate docs/operate
 RUN useradd --system --user-group --home-dir /var/lib/poisonadmin --create-home poisonadmin
 USER poisonadmin
 ENV JAVA_HOME=/usr/lib/jvm/default-java \

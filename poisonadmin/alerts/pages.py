@@ -108,7 +108,7 @@ class AlertRuleForm(SettingsForm):
         return name
 
 
-@page(filters=("state", "rule"), sidebar=SidebarEntry(Section.SYSTEM, 30, "Alerts", "bell", "w"))
+@page(filters=("state", "rule"), sidebar=SidebarEntry(Section.SYSTEM, 30, "Alerts", "bell", "w"), topic="use/alerts")
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the rules, and the recent alerts with how they were sent."""
     state, rule = request.GET.get("state"), request.GET.get("rule")

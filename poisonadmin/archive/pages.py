@@ -26,7 +26,7 @@ MOST_DIGITS = 12
 SHOWN = 20
 
 
-@page(filters=(), sidebar=SidebarEntry(Section.INSIGHTS, 20, "Archive", "stack-2", "h"))
+@page(filters=(), sidebar=SidebarEntry(Section.INSIGHTS, 20, "Archive", "stack-2", "h"), topic="operate/archive")
 def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the runs, and for administrators legal holds and erasures; who is limited to addresses sees none."""
     if not principal.sees_everything:
@@ -44,7 +44,7 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     return render(request, "archive/archive.html", context)
 
 
-@page(filters=("q",))
+@page(filters=("q",), topic="operate/archive#finding-and-restoring")
 def find(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the archived messages that a search finds."""
     asked = request.GET.get("q", "")
@@ -124,7 +124,7 @@ def lift_hold(request: HttpRequest, principal: Principal, hold_id: int) -> HttpR
 
 
 @require_POST
-@page(Permission.CONFIGURE, is_for_all=True)
+@page(Permission.CONFIGURE, is_for_all=True, topic="operate/archive#erasing")
 def preview_erasure(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render how much a search finds. It may name a person, so it is in no URL."""
     given = _typed(request)

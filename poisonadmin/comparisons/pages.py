@@ -50,7 +50,7 @@ class ShownFinding:
 
 
 @require_POST
-@page()
+@page(topic="use/comparisons")
 def ask(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Ask what messages have in common: ticked ones (`id`, or `value` of the sets that share `parameter`), or else a
     `selection`, what failed again of an `operation`, or what `query`, the filter of a list, finds now."""
@@ -74,7 +74,7 @@ def _number(text: str) -> int:
     return int(text)
 
 
-@page(filters=())
+@page(filters=(), topic="use/comparisons")
 def one(request: HttpRequest, principal: Principal, comparison_id: int) -> HttpResponseBase:
     """Show a comparison; it refreshes by itself until it is over."""
     row = get_comparison(comparison_id, principal=principal)
@@ -99,7 +99,7 @@ def one(request: HttpRequest, principal: Principal, comparison_id: int) -> HttpR
 
 
 @require_POST
-@page()
+@page(topic="use/comparisons")
 def cancel(_: HttpRequest, principal: Principal, comparison_id: int) -> HttpResponseBase:
     """Cancel a comparison, and show it; one that is over by now is shown, too."""
     with suppress(RunEnded):

@@ -9,7 +9,11 @@ from poisonadmin.deployments.queries import list_deployments
 from poisonadmin.web.pages.views import Section, SidebarEntry, page, pager
 
 
-@page(filters=("consumer",), sidebar=SidebarEntry(Section.INSIGHTS, 30, "Deployments", "rocket", "v"))
+@page(
+    filters=("consumer",),
+    sidebar=SidebarEntry(Section.INSIGHTS, 30, "Deployments", "rocket", "v"),
+    topic="use/deployments",
+)
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """List the deployments, the latest first."""
     consumer = request.GET.get("consumer")

@@ -172,7 +172,9 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-@page(sidebar=SidebarEntry(Section.FLOWS, 40, "Destinations", "send", "d"))
+@page(
+    sidebar=SidebarEntry(Section.FLOWS, 40, "Destinations", "send", "d"), topic="use/dashboard#sources-and-destinations"
+)
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the list of destinations by name."""
     require_known(request)

@@ -35,7 +35,7 @@ class MaskingRuleForm(SettingsForm):
         checked_rule(MaskingRuleFields(**self.values()))
 
 
-@page(filters=(), sidebar=SidebarEntry(Section.SYSTEM, 70, "Masking", "eye-off", "k"))
+@page(filters=(), sidebar=SidebarEntry(Section.SYSTEM, 70, "Masking", "eye-off", "k"), topic="use/masking")
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the rules by pattern."""
     return render(request, "masking/rules.html", {"rows": list_masking_rules(principal=principal)})

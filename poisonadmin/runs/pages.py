@@ -10,7 +10,11 @@ from poisonadmin.runs.queries.jobs import get_job, list_jobs, redelivered_jobs
 from poisonadmin.web.pages.views import Section, SidebarEntry, page, pager, require_known
 
 
-@page(filters=("kind", "state"), sidebar=SidebarEntry(Section.SYSTEM, 20, "Jobs", "activity", "j"))
+@page(
+    filters=("kind", "state"),
+    sidebar=SidebarEntry(Section.SYSTEM, 20, "Jobs", "activity", "j"),
+    topic="use/dashboard#workers-and-jobs",
+)
 def jobs(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the jobs, newest first."""
     kinds = [text for text in request.GET.getlist("kind") if text in set(KindName)]

@@ -45,7 +45,7 @@ const KEYS = {
   x: tick,
   a: () => decide("approve"),
   f: () => decide("fail"),
-  "?": () => document.getElementById("shortcuts").showModal(),
+  "?": () => document.querySelector("#navigation .help").click(),
   g: () => (leading = Date.now()),
 };
 

@@ -9,7 +9,7 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.destinations.commands import save_destination
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.rule import PolicyRow
-from tests.fixtures.pages import dead_letter, html_of
+from tests.fixtures.pages import dead_letter, html_of, usable_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("orders_destination")]
 
@@ -61,7 +61,8 @@ def test_a_policy_for_it_alone_is_made_from_there_and_leads_back(admin: Client) 
 
 def test_who_may_not_configure_is_offered_nothing(admin: Client, operator_browser: Client) -> None:
     assert "Deliver this address to" in html_of(admin.get(PAGE))
-    text = html_of(operator_browser.get(PAGE))
+    assert 'title="For the role admin"' in html_of(operator_browser.get(PAGE))
+    text = usable_of(operator_browser.get(PAGE))
     assert "Deliver this address to" not in text
     assert "Make a policy" not in text
     assert "Policies that apply" in text

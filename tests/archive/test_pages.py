@@ -13,7 +13,7 @@ from poisonadmin.core.queries.rows import fetch_values
 from tests.archive.fixtures import archive, erase_with, place  # noqa: F401  (a fixture)
 from tests.archive.test_restoring import put_archived
 from tests.fixtures.api import Caller
-from tests.fixtures.pages import html_of
+from tests.fixtures.pages import html_of, usable_of
 from workers.spark.jobs.archive import SparkArchiveStore
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("place")]
@@ -47,7 +47,7 @@ def test_an_archived_message_is_found_shown_restored_and_approved(
 
 
 def test_a_viewer_is_offered_no_restoring(archived: int, browser_of: Callable[[str], Client]) -> None:
-    assert "Restore from archive" not in html_of(browser_of("viewer").get(f"/messages/{archived}/"))
+    assert "Restore from archive" not in usable_of(browser_of("viewer").get(f"/messages/{archived}/"))
     assert browser_of("outsider").get(f"/messages/{archived}/").status_code == 404
 
 

@@ -131,6 +131,7 @@ def paths(page: Page, base: str) -> dict[str, str]:
         "audit": "/audit/",
         "missing": "/messages/999999999/",
         "password": "/accounts/password/change/",
+        "help": "/help/use/states/",
     }
     found = {}
     for label, listed, selector in (

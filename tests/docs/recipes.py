@@ -283,7 +283,7 @@ def stopped_names(*, principal: Principal) -> list[str]:
             "MAX_DESTINATIONS = 500",
             '''
 
-@page(filters=(), sidebar=SidebarEntry(Section.SYSTEM, 90, "Stopped", "ban", "z"))
+@page(filters=(), sidebar=SidebarEntry(Section.SYSTEM, 90, "Stopped", "ban", "z"), topic="use/schedules")
 def show_stopped(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the addresses that are stopped."""
     return render(request, "addresses/stopped.html", {"names": stopped_names(principal=principal)})

@@ -196,14 +196,13 @@ def test_a_form_without_its_token_changes_nothing(operator_browser: Client) -> N
     assert state(message) == "NDLV"
 
 
-def test_pausing_an_address_shows_who_and_why(operator_browser: Client) -> None:
+def test_pausing_an_address_asks_for_no_reason_and_shows_who(operator_browser: Client) -> None:
     waiting("orders.eu")
-    operator_browser.post(reverse("addresses-pause"), {"name": "orders.eu", "reason": "maintenance until noon"})
+    operator_browser.post(reverse("addresses-pause"), {"name": "orders.eu"})
     text = html_of(operator_browser.get(reverse("addresses-one"), {"name": "orders.eu"}))
     assert "Paused" in text
     assert "by operator" in text
-    assert "maintenance until noon" in text
-    again = operator_browser.post(reverse("addresses-pause"), {"name": "orders.eu", "reason": "twice"})
-    assert again.status_code == 409
+    assert operator_browser.post(reverse("addresses-pause"), {"name": "orders.eu"}).status_code == 409
+    assert operator_browser.post(reverse("addresses-resume"), {"name": "orders.eu"}).status_code == 422
     operator_browser.post(reverse("addresses-resume"), {"name": "orders.eu", "reason": "done"})
-    assert "maintenance" not in html_of(operator_browser.get(reverse("addresses-one"), {"name": "orders.eu"}))
+    assert "Paused" not in html_of(operator_browser.get(reverse("addresses-one"), {"name": "orders.eu"}))

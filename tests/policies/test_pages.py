@@ -220,7 +220,7 @@ def test_a_policy_shows_its_versions_and_what_each_changed(admin: Client) -> Non
     assert "Version 1" in text
     assert text.index("Version 2") < text.index("Version 1")
     assert '<code>crash_limit</code></th><td class="wild">3</td><td class="wild">–</td>' in text
-    assert '<code>redelivery_delay</code></th><td class="wild">–</td><td class="wild">9</td>' in text
+    assert '<code>redelivery_delay</code></th><td class="wild">–</td><td class="wild">9 ms</td>' in text
 
 
 def test_a_threshold_that_can_never_be_reached_is_warned_of(admin: Client) -> None:
@@ -285,3 +285,13 @@ def test_a_limited_administrator_keeps_what_a_policy_names_and_names_nothing_for
         assert answer.status_code == 404
         assert f'id="{field}_error"' in html_of(answer)
     assert PolicyRow.objects.count() == 1
+
+
+def test_versions_and_lists_show_durations_and_switches_as_the_form_does(admin: Client) -> None:
+    settings = {"redelivery_delay": 90_000, "ordered": True, "crash_limit": 3}
+    save_policy("orders.#", preset="artemis", settings=settings, destination=None, principal=SYSTEM)
+    page = html_of(admin.get(f"/policies/{PolicyRow.objects.get().id}/"))
+    versions = page.partition('id="t-versions"')[2]
+    for text in ("1 min 30 s", "yes", "3", "artemis"):
+        assert f'<td class="wild">–</td><td class="wild">{text}</td>' in versions, text
+    assert "redelivery_delay=1 min 30 s" in html_of(admin.get("/policies/"))

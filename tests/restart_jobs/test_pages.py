@@ -12,7 +12,7 @@ from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.operation import Operation, Selection
 from poisonadmin.store.models.restart_job import RestartJob
 from tests.fixtures.delivery import states
-from tests.fixtures.pages import html_of
+from tests.fixtures.pages import html_of, usable_of
 from tests.restart_jobs.saved import save, undecided
 
 pytestmark = pytest.mark.django_db
@@ -131,8 +131,8 @@ def test_a_run_that_began_nothing_says_why(admin: Client, destination: str, monk
     assert "Skipped" in html_of(admin.get("/restart-jobs/"))
 
 
-def test_who_may_not_configure_sees_the_runs_and_no_buttons(browser_of: Callable[[str], Client]) -> None:
+def test_who_may_not_configure_sees_the_runs_and_no_button_to_use(browser_of: Callable[[str], Client]) -> None:
     job = save()
-    page = html_of(browser_of("viewer").get(f"/restart-jobs/{job.id}/"))
+    page = usable_of(browser_of("viewer").get(f"/restart-jobs/{job.id}/"))
     assert "It has not run yet." in page
     assert "Run once" not in page

@@ -13,7 +13,7 @@ from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.operation import Operation, SignOffRule
 from tests.fixtures.api import take_dead
 from tests.fixtures.delivery import make_orders_destination
-from tests.fixtures.pages import html_of, make_user
+from tests.fixtures.pages import html_of, make_user, usable_of
 
 pytestmark = pytest.mark.django_db
 PAGE = "/sign-offs/"
@@ -157,7 +157,7 @@ def test_rules_are_saved_changed_and_deleted(browser_of: Callable[[str], Client]
     assert wrong.status_code == 422
     for field in ("match", "above"):
         assert f'id="{field}_error"' in wrong.content.decode()
-    page = html_of(browser_of("viewer").get(PAGE))
+    page = usable_of(browser_of("viewer").get(PAGE))
     assert "invoices.*" in page
     assert "New rule" not in page
     admin.post(f"{address}delete/")

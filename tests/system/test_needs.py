@@ -5,17 +5,21 @@ from datetime import timedelta
 import pytest
 from django.db.models.functions import Now
 
+from poisonadmin.alerts.commands.record import record_alerts
+from poisonadmin.alerts.commands.rules import save_alert_rule
+from poisonadmin.alerts.domain.rules import AlertRuleFields
 from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
 from poisonadmin.decisions.operations.commands.beginning import begin
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.sign_offs.commands import save_sign_off_rule
 from poisonadmin.messages.queries.counts import counts
 from poisonadmin.search.commands.selections import freeze
+from poisonadmin.store.models.alert import Alert
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.intake import Source
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.operation import Operation
-from poisonadmin.system.pages.needs import needs
+from poisonadmin.system.pages.needs import needs, quiet_since
 from tests.fixtures.api import take_dead
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -31,6 +35,22 @@ def words_of(who: Principal = SYSTEM) -> list[str]:
 
 def test_nothing_needs_anybody_at_first() -> None:
     assert words_of() == []
+
+
+def test_the_first_page_says_since_when_nothing_needs_anybody() -> None:
+    assert quiet_since(SYSTEM) is None
+    begin(freeze(ids=[take_dead("orders.eu")], principal=SYSTEM), OperationAction.FAIL, reason="r", principal=SYSTEM)
+    decided = Operation.objects.get().state_at
+    assert quiet_since(SYSTEM) == decided
+    assert quiet_since(ELSEWHERE) is None
+    watch = AlertRuleFields(
+        name="watch", kinds=["new_group"], channel="webhook", to=["https://hooks.example.org/a"], addresses=["#"]
+    )
+    save_alert_rule(watch, principal=SYSTEM)
+    take_dead("orders.us", exception_class="OSError")
+    record_alerts()
+    Alert.objects.update(resolved_at=decided + timedelta(hours=1))
+    assert quiet_since(SYSTEM) == decided + timedelta(hours=1)
 
 
 def test_failures_come_by_size_the_new_ones_first() -> None:

@@ -90,6 +90,9 @@ ROUTES = {
     "triage-candidates": Expected(),
     "triage-completions": Expected(),
     "palette": Expected(),
+    "help": Expected(),
+    "help-page": Expected(),
+    "columns": Expected(method="post", status=302),
     "views-save": Expected(method="post", sent={"name": "mine", "query": "state=NDLV"}, status=302),
     "views-remove": Expected(CONFIGURE, OF_AN_ADDRESS, "post", status=302),
     "triage-newer": Expected(sent={"since": "0"}),
@@ -153,7 +156,6 @@ ROUTES = {
     "addresses-destination": Expected(
         CONFIGURE, method="post", sent={"name": "orders.eu", "destination": "shop", "version": "0"}, status=302
     ),
-    "addresses-ask-pause": Expected(PAUSE, OF_AN_ADDRESS, "post", {"name": "orders.eu"}),
     "addresses-ask-resume": Expected(PAUSE, OF_AN_ADDRESS, "post", {"name": "orders.eu"}),
     "addresses-pause": Expected(PAUSE, OF_AN_ADDRESS, "post", {"name": "orders.eu", "reason": "r"}, 302),
     "addresses-resume": Expected(PAUSE, OF_AN_ADDRESS, "post", {"name": "orders.us", "reason": "r"}, 302),
@@ -376,6 +378,9 @@ def _values(pattern: URLPattern, objects: dict[str, int]) -> dict[str, object]:
         values["message_id"] = objects["patched_id"]
     if pattern.name in ("sources-edit", "sources-check"):
         values["source_id"] = objects["broker_id"]
+    values |= {"help-page": {"folder": "use", "name": "search"}, "columns": {"name": "messages"}}.get(
+        pattern.name or "", {}
+    )
     # A dead letter that was handed in has crashed nothing here.
     return values | ({"message_id": objects["blacklisted_id"]} if "attempt" in values else {})
 
@@ -504,8 +509,11 @@ def test_a_secret_of_a_destination_is_on_no_page(objects: dict[str, int], browse
 def test_a_reader_is_offered_no_decision(objects: dict[str, int], browser_of: Callable[[str], Client]) -> None:
     viewer = browser_of("viewer").get(reverse("messages-one", args=[objects["message_id"]])).content
     operator_browser = browser_of("operator").get(reverse("messages-one", args=[objects["message_id"]])).content
-    assert b"Mark FAIL\xe2\x80\xa6" in operator_browser
-    assert b'data-decision="' not in viewer
+    for page in (operator_browser, viewer):
+        assert b"Mark FAIL\xe2\x80\xa6" in page
+    assert b'title="For the role operator or reviewer or admin"' in viewer
+    assert b"<fieldset disabled>" not in operator_browser
+    assert viewer.count(b'data-decision="') == viewer.partition(b"<fieldset disabled>")[2].count(b'data-decision="') > 0
 
 
 def test_policies_of_a_wider_pattern_are_not_shown_to_the_limited(browser_of: Callable[[str], Client]) -> None:

@@ -83,7 +83,7 @@ RUNS: dict[str, str] = {
 }
 
 
-@page(sidebar=SidebarEntry(Section.OPERATIONS, 30, "Restart jobs", "refresh", "r"))
+@page(sidebar=SidebarEntry(Section.OPERATIONS, 30, "Restart jobs", "refresh", "r"), topic="use/restart-jobs")
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the restart jobs by name."""
     require_known(request)
@@ -138,7 +138,7 @@ def preview(request: HttpRequest, principal: Principal, restart_job_id: int) -> 
     return HttpResponseRedirect(reverse("restart_jobs-previewed", args=[restart_job_id, selection_id]))
 
 
-@page(Permission.CONFIGURE, is_for_all=True)
+@page(Permission.CONFIGURE, is_for_all=True, topic="use/restart-jobs#preview")
 def previewed(request: HttpRequest, principal: Principal, restart_job_id: int, selection_id: int) -> HttpResponseBase:
     """Show what a run on these messages would do, and offer that run."""
     row = get_restart_job(restart_job_id, principal=principal)

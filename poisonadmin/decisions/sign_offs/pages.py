@@ -47,7 +47,11 @@ class SignOffRuleForm(SettingsForm):
         return "match" if isinstance(error, AlreadyExists) else super().field_of(error)
 
 
-@page(filters=(), sidebar=SidebarEntry(Section.OPERATIONS, 20, "Sign-offs", "shield", "i"))
+@page(
+    filters=(),
+    sidebar=SidebarEntry(Section.OPERATIONS, 20, "Sign-offs", "shield", "i"),
+    topic="use/operations#sign-off",
+)
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render what waits for a sign-off, what was begun without one, and the rules."""
     waiting = list_operations(

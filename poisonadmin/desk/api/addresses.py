@@ -9,7 +9,16 @@ from poisonadmin.addresses.queries import AddressRow
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.decisions.operations.commands.releases import resume_without
 from poisonadmin.store.models.lane import AddressStatus
-from poisonadmin.web.api.contract import PAGE, Identifier, Paged, ReasonInput, choice, contract, pattern
+from poisonadmin.web.api.contract import (
+    PAGE,
+    Identifier,
+    OptionalReasonInput,
+    Paged,
+    ReasonInput,
+    choice,
+    contract,
+    pattern,
+)
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView, route
 
@@ -65,7 +74,7 @@ class AddressOne(ApiView):
 class AddressPause(ApiView):
     """`/addresses/{name}/pause/`."""
 
-    @contract(Permission.PAUSE, "addresses", {200: ADDRESS_DETAIL}, body=ReasonInput, acts=True)
+    @contract(Permission.PAUSE, "addresses", {200: ADDRESS_DETAIL}, body=OptionalReasonInput, acts=True)
     def post(self, name: str) -> Response:
         """Deliver nothing more from the address until it is resumed."""
         commands.pause(name, principal=self.principal, reason=self.body["reason"])

@@ -31,11 +31,11 @@ from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries import failures
 from poisonadmin.search.queries.failures import FailureRow
 from poisonadmin.web.api.contract import (
-    MAX_REASON_CHARS,
     PAGE,
     Identifier,
     JsonObject,
     Moment,
+    OptionalReasonInput,
     Paged,
     Raw,
     ReasonInput,
@@ -220,12 +220,6 @@ SEARCH = Shape("AlikeGroupsSearch", AlikeSearchRow, kinds={"state": RunState})
 PROPOSAL = Shape("GroupProposal", ProposalRow, kinds={"state": ProposalState})
 
 
-class OptionalReasonInput(StrictSerializer):
-    """Why; where nothing is said, that they look alike, and what they share."""
-
-    reason = Text(max_length=MAX_REASON_CHARS, required=False, default="")
-
-
 class ProposalList(ApiView):
     """`/groups/alike/`."""
 
@@ -283,7 +277,10 @@ class ProposalMerge(ApiView):
 
     @contract(Permission.DECIDE, "failures", {200: GROUP_DETAIL}, body=OptionalReasonInput, acts=True)
     def post(self, proposal_id: int) -> Response:
-        """Merge the groups of a proposal; `POST /groups/{id}/split/` undoes it."""
+        """Merge the groups of a proposal; `POST /groups/{id}/split/` undoes it.
+
+        Without a `reason` it is that they look alike, and what they share.
+        """
         row = alike_groups.merge_by(proposal_id, reason=self.body["reason"], principal=self.principal)
         return shown(GROUP_DETAIL, get_group(row.into.id, principal=self.reader))
 

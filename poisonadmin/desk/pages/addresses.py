@@ -41,7 +41,11 @@ from poisonadmin.web.pages.words import SIGN_OFF_NEEDED
 MAX_DESTINATIONS = 500
 
 
-@page(filters=("match", "status"), sidebar=SidebarEntry(Section.FLOWS, 10, "Addresses", "route", "a"))
+@page(
+    filters=("match", "status"),
+    sidebar=SidebarEntry(Section.FLOWS, 10, "Addresses", "route", "a"),
+    topic="use/dashboard#addresses-policies-destinations",
+)
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the list by name."""
     patterns = [checked_pattern("match", text) for text in request.GET.getlist("match")]
@@ -114,31 +118,33 @@ def deliver_to(request: HttpRequest, principal: Principal) -> HttpResponseBase:
 
 @require_POST
 @page(Permission.PAUSE)
-def ask(request: HttpRequest, principal: Principal, change: str) -> HttpResponseBase:
-    """Ask why the address is to be paused or resumed. Nothing is changed."""
-    address = get_address(request.POST.get("name", ""), principal=principal)
-    return _dialog(request, address, change)
+def pause(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Pause the address."""
+    name = request.POST.get("name", "")
+    commands.pause(name, principal=principal, reason=reason_of(request))
+    notes.success(request, f"{name} is paused. Deliveries under way end normally; new messages wait.")
+    return HttpResponseRedirect(href(reverse("addresses-one"), [("name", name)]))
 
 
 @require_POST
 @page(Permission.PAUSE)
-def carry_out(request: HttpRequest, principal: Principal, change: str) -> HttpResponseBase:
-    """Pause or resume the address."""
+def ask_to_resume(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Ask why the address is to be resumed. Nothing is changed."""
+    return _dialog(request, get_address(request.POST.get("name", ""), principal=principal))
+
+
+@require_POST
+@page(Permission.PAUSE)
+def resume(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Resume the address."""
     name = request.POST.get("name", "")
     reason = reason_of(request)
     if not reason:
-        return _dialog(
-            request, get_address(name, principal=principal), change, "Enter a reason; it is shown here.", 422
-        )
-    back = href(reverse("addresses-one"), [("name", name)])
-    if change == "pause":
-        commands.pause(name, principal=principal, reason=reason)
-        notes.success(request, f"{name} is paused. Deliveries under way end normally; new messages wait.")
-    else:
-        awaits = _resume(request, name, principal, reason)
-        if awaits is not None:
-            back = reverse("operations-one", args=[awaits])
-    return led_to(request, back)
+        return _dialog(request, get_address(name, principal=principal), "Enter a reason; it is shown here.", 422)
+    awaits = _resume(request, name, principal, reason)
+    if awaits is not None:
+        return led_to(request, reverse("operations-one", args=[awaits]))
+    return led_to(request, href(reverse("addresses-one"), [("name", name)]))
 
 
 def _resume(request: HttpRequest, name: str, principal: Principal, reason: str) -> int | None:
@@ -162,27 +168,22 @@ def _quarantined(request: HttpRequest) -> int | None:
     return number("quarantine", text) if text else None
 
 
-def _dialog(
-    request: HttpRequest, address: AddressRow, change: str, error: str = "", status: int = 200
-) -> HttpResponseBase:
+def _dialog(request: HttpRequest, address: AddressRow, error: str = "", status: int = 200) -> HttpResponseBase:
     context = {
         "name": address.name,
-        "change": change,
         "error": error,
         "max_reason": MAX_REASON_CHARS,
-        "culprit": address.status_message_id if change == "resume" else None,
+        "culprit": address.status_message_id,
         "quarantine": _quarantined(request) is not None,
     }
-    title = f"{change.capitalize()} {clipped(visible(address.name), 80)}"
-    return dialog(request, "addresses/_address_change.html", title, context, status)
+    return dialog(request, "addresses/_resume.html", f"Resume {clipped(visible(address.name), 80)}", context, status)
 
 
 urlpatterns = [
     path("addresses/", show_all, name="addresses"),
     path("addresses/one/", show, name="addresses-one"),
     path("addresses/one/destination/", deliver_to, name="addresses-destination"),
-    path("addresses/one/pause/", ask, {"change": "pause"}, name="addresses-ask-pause"),
-    path("addresses/one/resume/", ask, {"change": "resume"}, name="addresses-ask-resume"),
-    path("addresses/one/pause/now/", carry_out, {"change": "pause"}, name="addresses-pause"),
-    path("addresses/one/resume/now/", carry_out, {"change": "resume"}, name="addresses-resume"),
+    path("addresses/one/pause/", pause, name="addresses-pause"),
+    path("addresses/one/resume/", ask_to_resume, name="addresses-ask-resume"),
+    path("addresses/one/resume/now/", resume, name="addresses-resume"),
 ]

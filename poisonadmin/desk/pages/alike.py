@@ -42,7 +42,7 @@ class ShownProposal:
         return any(not part.is_same for words in self.messages for part in words)
 
 
-@page(filters=("dismissed",))
+@page(filters=("dismissed",), topic="use/dashboard#groups-that-look-alike")
 def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the proposals, or those that were dismissed; refreshes by itself while a search is under way."""
     search = latest_search(principal=principal)

@@ -61,7 +61,7 @@ def candidates(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     return render(request, "messages/_candidates.html", _candidates(request, message_filter, principal))
 
 
-@page()
+@page(topic="use/dashboard#crashes")
 def bystanders(request: HttpRequest, principal: Principal, message_id: int, attempt: int) -> HttpResponseBase:
     """Render the messages that shared the node with a crash, and what became of each."""
     require_known(request, "state")

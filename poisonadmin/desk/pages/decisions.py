@@ -95,7 +95,7 @@ def _ids(texts: list[str]) -> tuple[int, ...]:
 
 
 @require_POST
-@page(Permission.DECIDE)
+@page(Permission.DECIDE, topic="use/dashboard#decisions")
 def ask(request: HttpRequest, principal: Principal, action: str) -> HttpResponseBase:
     """Show what would happen to which messages, and ask for the reason. Nothing is changed."""
     chosen = _action(action)
@@ -103,7 +103,7 @@ def ask(request: HttpRequest, principal: Principal, action: str) -> HttpResponse
 
 
 @require_POST
-@page(Permission.DECIDE)
+@page(Permission.DECIDE, topic="use/dashboard#decisions")
 def carry_out(request: HttpRequest, principal: Principal, action: str) -> HttpResponseBase:
     """Decide, say what was done and what was not, and show the rows as they are now."""
     chosen = _action(action)

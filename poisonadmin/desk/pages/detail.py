@@ -130,7 +130,7 @@ def _text(value: Any) -> str:
     return str(value) if value != "" else '""'
 
 
-@page()
+@page(topic="use/dashboard#what-belongs-together")
 def show(request: HttpRequest, principal: Principal, message_id: int) -> HttpResponseBase:
     """Render the message."""
     require_known(request, "view", PARAMETER)
@@ -183,7 +183,7 @@ def _trace_links(message: MessageDetail) -> list[tuple[str, str]]:
     return [(name, url) for name, url in links if url is not None]
 
 
-@page(filters=())
+@page(filters=(), topic="use/dashboard#what-belongs-together")
 def related(request: HttpRequest, principal: Principal, message_id: int) -> HttpResponseBase:
     """List the messages of the same conversation or trace, oldest first."""
     message = get_message(message_id, principal=principal)
@@ -193,7 +193,7 @@ def related(request: HttpRequest, principal: Principal, message_id: int) -> Http
 
 
 def _actions(message: MessageDetail, principal: Principal) -> list[Action]:
-    """Return what its state and the principal's permissions allow.
+    """Return what its state and the principal's permissions allow; all of it for who may decide on nothing.
 
     Without its payload a message may go back to its consumers, and nowhere else.
     """
@@ -202,7 +202,8 @@ def _actions(message: MessageDetail, principal: Principal) -> list[Action]:
     return [
         action
         for action in ACTIONS.values()
-        if action.allows(message) and may_carry_out(action.key, principal)
+        if action.allows(message)
+        if may_carry_out(action.key, principal) or not principal.may(Permission.DECIDE)
         if is_deliverable or action.key not in DELIVERING
     ]
 
@@ -216,7 +217,7 @@ def download(request: HttpRequest, principal: Principal, message_id: int) -> Htt
 
 
 @require_POST
-@page(Permission.REVEAL)
+@page(Permission.REVEAL, topic="use/masking#reveal")
 def show_revealed(request: HttpRequest, principal: Principal, message_id: int) -> HttpResponseBase:
     """Render the message in the clear, once; the reason is kept in the audit log."""
     reason = reason_of(request)

@@ -73,7 +73,7 @@ def _with_line_ends(typed: str, before: str) -> str:
     return lines.replace("\n", "\r\n") if has_crlf else lines
 
 
-@page(Permission.DECIDE, filters=(PARAMETER,))
+@page(Permission.DECIDE, filters=(PARAMETER,), topic="use/operations#patching")
 def edit(request: HttpRequest, principal: Principal, message_id: int) -> HttpResponseBase:
     """Show payload and headers to be edited, then what that changes; deliver the message when it is confirmed."""
     principal.require(Permission.READ_PAYLOAD)
@@ -164,7 +164,7 @@ def _deliver(
     return after or reverse("messages-one", args=[message_id])
 
 
-@page(Permission.READ_PAYLOAD, filters=())
+@page(Permission.READ_PAYLOAD, filters=(), topic="use/operations#patching")
 def version(request: HttpRequest, principal: Principal, message_id: int, number: int) -> HttpResponseBase:
     """Show what a version of a message has changed."""
     found = {one.number: one for one in versions(message_id, principal=principal.as_reader)}

@@ -39,7 +39,7 @@ SAMPLES = 10
 SAMPLE_BYTES = 16 * 1024
 
 
-@page()
+@page(topic="use/dashboard#failure-groups")
 def show(request: HttpRequest, principal: Principal, group_id: int) -> HttpResponseBase:
     """Render one group; a merged one is shown as the group that it was merged into."""
     require_known(request)
@@ -94,7 +94,7 @@ class AnnotationForm(PageForm):
         return changed
 
 
-@page(Permission.DECIDE)
+@page(Permission.DECIDE, topic="use/dashboard#failure-groups")
 def edit(request: HttpRequest, principal: Principal, group_id: int) -> HttpResponseBase:
     """Show the form in the place of what it changes, and save it when it is sent."""
     found = get_group(group_id, principal=principal)
@@ -194,7 +194,7 @@ def merge_into(request: HttpRequest, principal: Principal, group_id: int) -> Htt
 
 
 @require_POST
-@page(Permission.DECIDE)
+@page(Permission.DECIDE, topic="use/dashboard#failure-groups")
 def ask_to_merge(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Ask which of the ticked groups the others become part of, and why. Nothing is changed."""
     ticked = [str(number("value", text)) for text in request.POST.getlist("value")]

@@ -41,7 +41,11 @@ SHOWS: dict[str, tuple[str, dict[str, bool]]] = {
 SHOWN_CONSUMERS = 50
 
 
-@page(filters=("source", "show"), sidebar=SidebarEntry(Section.FLOWS, 60, "Poison list", "playlist-x", "l"))
+@page(
+    filters=("source", "show"),
+    sidebar=SidebarEntry(Section.FLOWS, 60, "Poison list", "playlist-x", "l"),
+    topic="use/poison-list",
+)
 def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the entries, newest first, the sources, and the consumers of the one that is chosen."""
     chosen = request.GET.get("show", "listed")

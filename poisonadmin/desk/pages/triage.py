@@ -90,7 +90,8 @@ class Chip:
         "m",
         also=("messages", "groups", "failures", "blacklist"),
         query=f"?{_GROUPS}",
-    )
+    ),
+    topic="use/dashboard#triage",
 )
 def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the page: what the filter finds, as `group_by` says."""

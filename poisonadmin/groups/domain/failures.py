@@ -54,6 +54,8 @@ _KINDS = {
     "n": "a number",
 }
 _KEY = re.compile(r'"([A-Za-z_.\-]+)"\s*:\s*')
+# A code that `mask` leaves: it says more than any key whose value it does not.
+_CODE = re.compile(r'"([A-Za-z_]+)"\s*:\s*("[^"]+")')
 _BRACKETS = str.maketrans("", "", "{}[]")
 # For so long it is kept how many failures a group had in each hour.
 HOURS_KEPT_DAYS = 35
@@ -134,6 +136,8 @@ def title(failure: Failure) -> str:
     '503 Service Unavailable'
     >>> title(http_status_failure(422, "", '{"currency": ["EURO is none"], "order": 17}'))
     '422 Unprocessable Entity: currency (a text), order (a number)'
+    >>> title(http_status_failure(422, "", '{"error": "unknown_currency", "message": "EURO is none"}'))
+    '422 Unprocessable Entity: error "unknown_currency"'
     >>> title(Failure("HttpTimeout", "No answer within 500 ms"))
     'HttpTimeout: No answer within … ms'
     >>> title(Failure("rejected", "rejected"))
@@ -153,12 +157,15 @@ def title(failure: Failure) -> str:
 
 
 def _answer_in_words(masked: str) -> str:
-    """Return the masked message of an HTTP status in words; of a JSON body its keys, with the kinds of its values."""
+    """Return the masked message of an HTTP status in words; of a JSON body its codes, or else its keys, with the
+    kinds of their values."""
     status, separator, body = masked.removeprefix("HTTP ").partition(": ")
     with contextlib.suppress(ValueError):
         status = f"{status} {HTTPStatus(int(status)).phrase}"
     if not body.startswith(("{", "[")):
         return _PLACEHOLDER.sub("…", f"{status}{separator}{body}")
+    if codes := dict.fromkeys(_CODE.findall(body)):
+        return f"{status}{separator}{', '.join(' '.join(code) for code in codes)}"
     worded = _PLACEHOLDER.sub(lambda found: f"({_KINDS[found[1]]})", _KEY.sub(r"\1 ", body))
     return f"{status}{separator}{_BLANKS.sub(' ', worded.translate(_BRACKETS)).strip()}"
 

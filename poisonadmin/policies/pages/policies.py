@@ -32,7 +32,7 @@ from poisonadmin.web.pages.forms import saved_or_shown, sentence_of
 from poisonadmin.web.pages.views import Section, SidebarEntry, back_to, page, require_known, tidied
 
 
-@page(sidebar=SidebarEntry(Section.FLOWS, 20, "Policies", "adjustments", "c"))
+@page(sidebar=SidebarEntry(Section.FLOWS, 20, "Policies", "adjustments", "c"), topic="use/policies")
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the policies by pattern, and what is in force on the address that is asked for."""
     if tidy := tidied(request):
@@ -111,7 +111,7 @@ class SimulatedStep:
     ending: str = ""
 
 
-@page()
+@page(topic="use/policies#the-wait")
 def simulator(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the form in which a policy is typed without saving it."""
     require_known(request)
@@ -120,7 +120,7 @@ def simulator(request: HttpRequest, principal: Principal) -> HttpResponseBase:
 
 
 @require_POST
-@page()
+@page(topic="use/policies#the-wait")
 def show_preview(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render what the form as typed does: the fragment that htmx asks for, else the simulator's page.
 

@@ -57,7 +57,7 @@ class SummarySection:
     has_archived: bool = False
 
 
-@page(Permission.EXPORT, filters=("days", "time_zone", "address"))
+@page(Permission.EXPORT, filters=("days", "time_zone", "address"), topic="use/reports#the-summary")
 def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the page for the last whole days."""
     days = request.GET.get("days", "7")

@@ -27,6 +27,7 @@ _OWN = (*KEPT_FIELDS, "like", "saved")
     Permission.EXPORT,
     filters=(),
     sidebar=SidebarEntry(Section.INSIGHTS, 10, "Reports", "report-analytics", "p", also=("comparisons",)),
+    topic="use/reports",
 )
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the reports that were asked for, and those that are kept."""

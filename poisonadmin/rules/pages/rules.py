@@ -34,7 +34,7 @@ _TABLES = (
 )
 
 
-@page(sidebar=SidebarEntry(Section.FLOWS, 50, "Rules", "filter", "e"))
+@page(sidebar=SidebarEntry(Section.FLOWS, 50, "Rules", "filter", "e"), topic="use/rules")
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the two tables in the order in which their rules are asked."""
     require_known(request)

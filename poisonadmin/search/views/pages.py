@@ -12,7 +12,7 @@ from poisonadmin.web.pages.views import back_to, page
 
 
 @require_POST
-@page()
+@page(topic="use/dashboard#triage")
 def save(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Save the list that is shown under the name that was typed."""
     name, query = request.POST.get("name", "").strip(), request.POST.get("query", "")
@@ -26,7 +26,7 @@ def save(request: HttpRequest, principal: Principal) -> HttpResponseBase:
 
 
 @require_POST
-@page()
+@page(topic="use/dashboard#triage")
 def remove(request: HttpRequest, principal: Principal, view_id: int) -> HttpResponseBase:
     """Remove a view."""
     commands.remove_view(view_id, principal=principal)

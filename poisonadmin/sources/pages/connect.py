@@ -169,7 +169,12 @@ def _url(step: str) -> str:
     return reverse("connect") if step == "place" else reverse("connect-step", args=[step])
 
 
-@page(Permission.CONFIGURE, is_for_all=True, sidebar=SidebarEntry(Section.FLOWS, 70, "Connect", "plug", "b"))
+@page(
+    Permission.CONFIGURE,
+    is_for_all=True,
+    sidebar=SidebarEntry(Section.FLOWS, 70, "Connect", "plug", "b"),
+    topic="use/dashboard#sources-and-destinations",
+)
 def start(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Show the first step, and keep its answer; a POST with `over` forgets all answers."""
     require_known(request, "of")

@@ -103,7 +103,7 @@ class DirectoryForm(ConfiguredForm):
         return {"path": self.cleaned_data.get("path")}
 
 
-@page(sidebar=SidebarEntry(Section.FLOWS, 30, "Sources", "inbox", "s"))
+@page(sidebar=SidebarEntry(Section.FLOWS, 30, "Sources", "inbox", "s"), topic="operate/brokers#sources")
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the list of sources, and what the batch API set aside."""
     require_known(request)
@@ -125,7 +125,7 @@ def show(request: HttpRequest, principal: Principal, source_id: int) -> HttpResp
     return _show(request, principal, source_id)
 
 
-@page(Permission.READ_PAYLOAD)
+@page(Permission.READ_PAYLOAD, topic="operate/files")
 def rejected(request: HttpRequest, principal: Principal, source_id: int | None = None) -> HttpResponseBase:
     """Render the lines that were set aside, of a source or of the batch API."""
     require_known(request)
@@ -139,7 +139,7 @@ def rejected(request: HttpRequest, principal: Principal, source_id: int | None =
     return render(request, "sources/rejected.html", context)
 
 
-@page(Permission.READ_PAYLOAD)
+@page(Permission.READ_PAYLOAD, topic="operate/files")
 def rejected_line(request: HttpRequest, principal: Principal, rejected_id: int) -> HttpResponseBase:
     """Answer with all the bytes of one line, as a file."""
     found = rejected_raw(rejected_id, principal=principal)

@@ -54,7 +54,11 @@ class TokenForm(PageForm):
         return {"invalid_token": "label", "invalid_address": "patterns"}.get(error.code, super().field_of(error))
 
 
-@page(Permission.CONFIGURE, sidebar=SidebarEntry(Section.SYSTEM, 60, "People and access", "users", "y"))
+@page(
+    Permission.CONFIGURE,
+    sidebar=SidebarEntry(Section.SYSTEM, 60, "People and access", "users", "y"),
+    topic="operate/access",
+)
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the accounts that the reader manages."""
     require_known(request)
@@ -153,7 +157,7 @@ def change(request: HttpRequest, principal: Principal, name: str, what: str) -> 
     return HttpResponseRedirect(reverse("people-one", args=[name]))
 
 
-@page()
+@page(topic="use/dashboard#roles")
 def show_own(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render what the reader may do and where, with the reader's tokens and sessions."""
     require_known(request)
@@ -167,7 +171,7 @@ def show_own(request: HttpRequest, principal: Principal) -> HttpResponseBase:
 
 
 @require_POST
-@page()
+@page(topic="use/dashboard#roles")
 def end_own(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """End one of the reader's own sessions."""
     name = request.user.get_username()

@@ -20,7 +20,11 @@ SHOWS = {"alive": "Alive", "lost": "Lost", "all": "All"}
 HELD = {"alive": "Delivers now", "lost": "Was delivering", "all": "Delivers, or was delivering"}
 
 
-@page(filters=(*_TEXTS, *_TIMES), sidebar=SidebarEntry(Section.SYSTEM, 50, "Audit", "book", "u"))
+@page(
+    filters=(*_TEXTS, *_TIMES),
+    sidebar=SidebarEntry(Section.SYSTEM, 50, "Audit", "book", "u"),
+    topic="operate/production#audit-log",
+)
 def audit(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render who did what, newest first."""
     given: dict[str, Any] = {name: checked_text(name, request.GET[name]) for name in _TEXTS if name in request.GET}
@@ -38,7 +42,7 @@ def audit(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     return render(request, "system/audit.html", context)
 
 
-@page(sidebar=SidebarEntry(Section.SYSTEM, 10, "Workers", "server", "n"))
+@page(sidebar=SidebarEntry(Section.SYSTEM, 10, "Workers", "server", "n"), topic="use/dashboard#workers-and-jobs")
 def nodes(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render nodes, newest first, and consumers by name; the living ones unless others are asked for."""
     require_known(request, "show", "consumers")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.urls import reverse
 from django.utils import timezone
@@ -13,6 +13,7 @@ from poisonadmin.alerts.queries.conditions import LASTING
 from poisonadmin.alerts.queries.watched import Watched
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.scope import visible_ids
+from poisonadmin.decisions.operations.queries.operations import list_operations
 from poisonadmin.decisions.sign_offs.queries import begun_without_count, waiting_count
 from poisonadmin.groups.queries.groups import GroupRow, list_groups
 from poisonadmin.messages.domain.states import Reason, State
@@ -64,6 +65,13 @@ def needs(principal: Principal, found: Counts) -> list[Need]:
     paths = {need.path for need in known}
     alerts = [one for one in list_alerts(principal=principal, state=AlertState.OPEN).results if one.path not in paths]
     return [*(Need(one.title, one.path, "Show", "alert") for one in alerts[:SHOWN_OF_A_KIND]), *known]
+
+
+def quiet_since(principal: Principal) -> datetime | None:
+    """Return when the latest alert was over or the latest operation had its state, as far as the reader sees them."""
+    over = [one.resolved_at for one in list_alerts(principal=principal, state=AlertState.RESOLVED, limit=1).results]
+    decided = [one.state_at for one in list_operations(principal=principal, limit=1).results]
+    return max((at for at in (*over, *decided) if at), default=None)
 
 
 def _lasting(kinds: Mapping[AlertKind, str], principal: Principal) -> Iterator[Need]:

@@ -12,7 +12,7 @@ from poisonadmin.decisions.operations.domain.actions import ACTIONS
 from poisonadmin.decisions.operations.queries.operations import list_operations
 from poisonadmin.deployments.queries import deployments_since
 from poisonadmin.messages.queries.counts import counts
-from poisonadmin.system.pages.needs import needs
+from poisonadmin.system.pages.needs import needs, quiet_since
 from poisonadmin.system.queries import overview
 from poisonadmin.web.pages.views import Section, SidebarEntry, page, require_known
 
@@ -22,7 +22,7 @@ DECISIONS_SHOWN = 8
 SERIES = ("delivered", "retried", "undecided", "failed")
 
 
-@page(sidebar=SidebarEntry(Section.HOME, 10, "Home", "home", "o"))
+@page(sidebar=SidebarEntry(Section.HOME, 10, "Home", "home", "o"), topic="use/dashboard#home")
 def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the page; one of its two living parts when htmx asks for it."""
     require_known(request, "span", "part")
@@ -61,9 +61,11 @@ def _span(request: HttpRequest) -> int:
 
 def _now(principal: Principal) -> dict[str, Any]:
     found = counts(principal)
+    known = needs(principal, found)
     return {
         "counts": found.by_state,
-        "needs": needs(principal, found),
+        "needs": known,
+        "quiet_since": None if known else quiet_since(principal),
         "nothing_yet": not any(found.by_state.values()),
     }
 

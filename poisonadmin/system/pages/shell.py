@@ -1,6 +1,6 @@
 """The side bar and badges around every page, and the palette that Ctrl-K opens.
 
-The palette finds pages, views, messages, addresses and failures by a few letters of their name.
+The palette finds pages, views, messages, addresses, failures and help by a few letters of their name.
 """
 
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ from poisonadmin.messages.queries.message_rows import messages_by_id
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.views.queries import list_saved_views
 from poisonadmin.system.queries.overview import undecided_count
+from poisonadmin.web.pages.documentation import headings_holding, help_path
 from poisonadmin.web.pages.errors import request_id
 from poisonadmin.web.pages.views import SidebarEntry, href, page, sections
 
@@ -38,16 +39,17 @@ def shell(request: HttpRequest) -> dict[str, Any]:
     """Return the environment's name and, for a page behind the gate, who reads it and where they may go."""
     shown: dict[str, Any] = {"environment_name": settings.ENVIRONMENT_NAME, "request_id": request_id()}
     shown |= {"sign_on": settings.SIGN_ON and settings.SIGN_ON.label, "local_login": settings.LOCAL_LOGIN}
-    principal = getattr(request, "principal", None)
+    match, principal = request.resolver_match, getattr(request, "principal", None)
+    shown |= {"help": help_path(topic_of(match.func, match.url_name or "") if match else "")}
     if principal is None:
         return shown
-    current, offered = _entry_of(request), sections_for(principal)
+    current, offered = _entry_of((match and match.url_name) or ""), sections_for(principal)
     return shown | {
         "principal": principal,
         "sections": offered,
         "current": current,
         "tabs": next((entries for title, entries in offered if current and title == current.section), ()),
-        "is_entry": current is not None and request.resolver_match.url_name == current.route,  # type: ignore[union-attr]
+        "is_entry": current is not None and match.url_name == current.route,  # type: ignore[union-attr]
         "may_decide": principal.may(Permission.DECIDE),
         "may_ingest": principal.may(Permission.INGEST),
         "may_pause": principal.may(Permission.PAUSE),
@@ -60,10 +62,15 @@ def shell(request: HttpRequest) -> dict[str, Any]:
     }
 
 
-def _entry_of(request: HttpRequest) -> SidebarEntry | None:
-    """Return the entry that the page belongs to."""
-    match = request.resolver_match
-    first = (match.url_name or "").split("-")[0] if match else ""
+def topic_of(view: Any, route: str) -> str:
+    """Return the document that is a page's help, and the heading: what its view names, or else that of its entry."""
+    entry = _entry_of(route)
+    return getattr(view, "topic", "") or (entry.topic if entry else "")
+
+
+def _entry_of(route: str) -> SidebarEntry | None:
+    """Return the entry that the page of a route belongs to."""
+    first = route.partition("-")[0]
     entries = (entry for _, entries in sections() for entry in entries)
     return next((entry for entry in entries if first in (entry.route, *entry.also)), None)
 
@@ -81,13 +88,14 @@ class PalettePlace:
     link: str
 
 
-@page(filters=("q",))
+@page(filters=("q",), topic="use/dashboard#keyboard")
 def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the places that the text in `q` can mean, for htmx."""
     text = checked_text("q", request.GET.get("q", "").strip())
     places = _pages(text, principal)
     if text:
         places = [*_messages(text, principal), *places, *_addresses(text, principal), *_failures(text, principal)]
+        places += [PalettePlace("Help", name, one.path) for name, one in headings_holding(text, limit=OF_A_KIND)]
     return render(request, "system/palette.html", {"places": places, "text": text})
 
 

@@ -238,6 +238,12 @@ class ReasonInput(StrictSerializer):
     reason = Text(max_length=MAX_REASON_CHARS)
 
 
+class OptionalReasonInput(StrictSerializer):
+    """Why, where it need not be said; it is kept in the audit log."""
+
+    reason = Text(max_length=MAX_REASON_CHARS, required=False, default="")
+
+
 @dataclass(frozen=True)
 class Paged:
     """A page of `shape`s, or a list that has one page only."""

@@ -1,16 +1,30 @@
 """The table of a page: `{% table "Sources" for row in rows %}{% column "Name" %}{{ row.name }}{% endtable %}`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
+from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.template import Context, Node, NodeList, TemplateSyntaxError
 from django.template.base import FilterExpression, Parser, TextNode, Token, token_kwargs
 from django.template.loader import get_template
+from django.urls import path, reverse
+from django.views.decorators.http import require_POST
+
+from poisonadmin.core.domain.access import Principal
+from poisonadmin.web.pages.views import back_to, page
 
 _NONE = FilterExpression("None", Parser([]))
-_TABLE_OPTIONS = {"kind", "wrap", "has_keys", "row_id", "changed", "is_swap"}
-_COLUMN_OPTIONS = {"label", "is_hidden", "when", "sort"}
+_TABLE_OPTIONS = {"kind", "wrap", "has_keys", "row_id", "changed", "is_swap", "name"}
+_COLUMN_OPTIONS = {"label", "is_hidden", "when", "sort", "key"}
+# The tables whose columns a reader chooses, with their templates.
+CHOSEN = {
+    "messages": "messages/_message_table.html",
+    "groups": "messages/_group_table.html",
+    "sets": "messages/_set_table.html",
+}
+_YEAR_SECONDS = 365 * 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -35,9 +49,15 @@ class TableColumn:
     options: dict[str, FilterExpression]
     cell: NodeList
 
-    def is_shown(self, context: Context) -> bool:
-        """Return whether the column is there for this reader: without `when` it always is."""
-        return "when" not in self.options or bool(self.options["when"].resolve(context))
+    @property
+    def key(self) -> str | None:
+        """The word by which a reader hides the column, None where it always stays."""
+        return str(self.options["key"].resolve(Context())) if "key" in self.options else None
+
+    def is_shown(self, context: Context, hidden: Collection[str]) -> bool:
+        """Return whether the column is there for this reader, who has `hidden` some."""
+        is_there = "when" not in self.options or bool(self.options["when"].resolve(context))
+        return is_there and self.key not in hidden
 
     def head(self, context: Context) -> dict[str, Any]:
         """Return what a page shows of the column: in its head, and of each of its cells but the content."""
@@ -68,7 +88,8 @@ class TableNode(Node):
 
     def render(self, context: Context) -> Any:
         """Draw the table; its rows alone, as templates that replace those on the page, for `is_swap`."""
-        columns = [column for column in self.columns if column.is_shown(context)]
+        hidden = _hidden(context.get("request"), self._option("name", context))
+        columns = [column for column in self.columns if column.is_shown(context, hidden)]
         heads = [column.head(context) for column in columns]
         shown = {name: self._option(name, context) for name in ("kind", "wrap", "has_keys", "is_swap")}
         shown |= {"label": self.label.resolve(context), "heads": heads}
@@ -99,11 +120,12 @@ def parse_table(parser: Parser, token: Token) -> TableNode:
     `{% table LABEL for NAME in ITEMS %}`, with these options behind it:
     `kind`, `wrap`: classes of the table and of the box around it; `has_keys`: j and k walk along its rows;
     `row_id`: the message that a row is about; `changed`: the messages whose rows stand out;
-    `is_swap`: only rows, which replace those of the page.
+    `is_swap`: only rows, which replace those of the page; `name`: readers choose the columns of `CHOSEN[name]`.
 
     `{% column HEADING KINDS %}`, KINDS being classes of its cells, with these options:
     `label`: a shorter heading for small screens; `is_hidden`: the heading is for screen readers alone;
-    `when`: the column is there only if this is true; `sort`: a `Sort`, None where it does not sort.
+    `when`: the column is there only if this is true; `sort`: a `Sort`, None where it does not sort;
+    `key`: a reader may hide it, and the choice is kept under this word.
     """
     tag, label, *rest = token.split_contents()
     if "for" not in rest or "in" not in rest:
@@ -142,3 +164,39 @@ def _trimmed(nodes: NodeList) -> NodeList:
     if nodes and isinstance(nodes[-1], TextNode):
         nodes[-1].s = nodes[-1].s.rstrip()
     return NodeList(node for node in nodes if not isinstance(node, TextNode) or node.s)
+
+
+def column_choices(name: str, request: HttpRequest) -> list[tuple[str, str, bool]]:
+    """Return the columns of a table that a reader may hide: key, heading, and whether it is shown."""
+    [table] = get_template(CHOSEN[name]).template.nodelist.get_nodes_by_type(TableNode)  # type: ignore[attr-defined]
+    hidden = _hidden(request, name)
+    return [(one.key, one.heading.resolve(Context()), one.key not in hidden) for one in table.columns if one.key]
+
+
+def _hidden(request: HttpRequest | None, name: str | None) -> list[str]:
+    return request.COOKIES.get(f"hidden-{name}", "").split(".") if request and name else []
+
+
+@require_POST
+@page(topic="use/dashboard#triage")
+def choose(request: HttpRequest, _: Principal, name: str) -> HttpResponseBase:
+    """Keep which columns of a table the reader wants, in a cookie."""
+    if name not in CHOSEN:
+        raise Http404
+    shown = request.POST.getlist("column")
+    hidden = [key for key, _, _ in column_choices(name, request) if key not in shown]
+    response = HttpResponseRedirect(back_to(request, reverse("triage")))
+    response.set_cookie(
+        f"hidden-{name}",
+        ".".join(hidden),
+        _YEAR_SECONDS,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
+    )
+    return response
+
+
+urlpatterns = [
+    path("columns/<slug:name>/", choose, name="columns"),
+]

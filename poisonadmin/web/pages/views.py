@@ -55,7 +55,7 @@ class SidebarEntry:
 
     The side bar shows the sections, each leading to the first entry that the reader may open; the entries of a section
     are its tabs. The entry is lit on pages whose route's name begins with the same word as its own. `also`: other such
-    words. `query`: of the view that it opens. Route and permission are those of the page.
+    words. `query`: of the view that it opens. Topic, route and permission are those of the page.
     """
 
     section: Section
@@ -65,6 +65,7 @@ class SidebarEntry:
     key: str
     also: tuple[str, ...] = ()
     query: str = ""
+    topic: str = ""
     route: str = ""
     permission: Permission = Permission.READ
 
@@ -159,11 +160,13 @@ def page(
     filters: Collection[str] | None = None,
     is_for_all: bool = False,
     sidebar: SidebarEntry | None = None,
+    topic: str = "",
 ) -> Callable[[View[P]], Callable[..., HttpResponseBase]]:
     """Wrap a view so that it is called with the principal, who holds `permission`; errors of ours become pages.
 
     `filters`: the view is a list, which these parameters of the query narrow. It is called with a tidy query.
     `sidebar`: its entry in the side bar, the palette and the shortcuts.
+    `topic`: the document that is its help, and the heading, such as `use/search#words`; without it, that of its entry.
     `is_for_all`: what it does concerns every address, so who is limited to some is refused before anything is shown.
     """
 
@@ -194,7 +197,7 @@ def page(
             except PoisonAdminError as error:
                 return error_page(request, error)
 
-        gated.permission, gated.sidebar = permission, sidebar  # type: ignore[attr-defined]
+        gated.permission, gated.sidebar, gated.topic = permission, sidebar, topic  # type: ignore[attr-defined]
         return never_cache(gated)
 
     return wrap
@@ -213,7 +216,7 @@ def sections() -> list[tuple[str, list[SidebarEntry]]]:
     """Return the sections with the entries that pages declare, each beside its view."""
     views = [(route, cast("Any", route.callback)) for route in routes_of(get_resolver())]
     declared = [
-        replace(view.sidebar, route=route.name, permission=view.permission)
+        replace(view.sidebar, route=route.name, permission=view.permission, topic=view.topic)
         for route, view in views
         if getattr(view, "sidebar", None)
     ]

@@ -21,7 +21,6 @@ from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.domain.awaited_version import begin_when_of
 from poisonadmin.decisions.operations.domain.lifecycle import OperationChange, OperationState
 from poisonadmin.decisions.operations.domain.pace import Pace
-from poisonadmin.decisions.operations.domain.params import MAX_REASON_CHARS
 from poisonadmin.decisions.operations.queries.ledger_report import COLUMNS, ledger_rows
 from poisonadmin.decisions.operations.queries.operations import (
     OperationDetail,
@@ -42,10 +41,10 @@ from poisonadmin.web.api.contract import (
     Identifier,
     JsonObject,
     Moment,
+    OptionalReasonInput,
     Paged,
     Raw,
     ReasonInput,
-    StrictSerializer,
     Text,
     boolean,
     choice,
@@ -199,12 +198,6 @@ class OperationLedger(ApiView):
         )
 
 
-class ChangeInput(StrictSerializer):
-    """`reason`: why, for the audit log; the operation has its own."""
-
-    reason = Text(max_length=MAX_REASON_CHARS, required=False)
-
-
 _CHANGES = {
     OperationChange.PAUSE: "Let nothing more begin until it is resumed. What is under way ends.",
     OperationChange.RESUME: "Go on with an operation that was paused or halted.",
@@ -217,11 +210,11 @@ def _change_view(what: OperationChange, about: str) -> type[ApiView]:
     """Return the view that makes a change, and shows the operation as it is now."""
 
     def post(self: ApiView, operation_id: int) -> Response:
-        operations.change(operation_id, what, reason=self.body.get("reason", ""), principal=self.principal)
+        operations.change(operation_id, what, reason=self.body["reason"], principal=self.principal)
         return shown(OPERATION, get_operation(operation_id, principal=self.reader))
 
     post.__doc__ = about
-    handler = contract(Permission.DECIDE, "operations", {200: OPERATION}, body=ChangeInput, acts=True)(post)
+    handler = contract(Permission.DECIDE, "operations", {200: OPERATION}, body=OptionalReasonInput, acts=True)(post)
     return type(f"Operation_{what}", (ApiView,), {"operation": f"operation_{what}", "post": handler})
 
 

@@ -67,7 +67,11 @@ CHANGES: dict[OperationChange, tuple[str, str]] = {
 }
 
 
-@page(filters=(), sidebar=SidebarEntry(Section.OPERATIONS, 10, "Operations", "check", "t"))
+@page(
+    filters=(),
+    sidebar=SidebarEntry(Section.OPERATIONS, 10, "Operations", "check", "t"),
+    topic="use/operations#carrying-it-out",
+)
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """List the operations on more than one message, newest first."""
     found = list_operations(principal=principal, cursor=request.GET.get("cursor"), on_sets=True)
@@ -128,7 +132,7 @@ def _review(request: HttpRequest, found: OperationDetail, principal: Principal) 
     return shown_preview(request, foreseen, principal) | {"params": param_lines(found.params)}
 
 
-@page(filters=())
+@page(filters=(), topic="use/operations#ledger")
 def members(request: HttpRequest, principal: Principal, operation_id: int, outcome: str) -> HttpResponseBase:
     """List the messages behind a line of the ledger as they are now."""
     if outcome not in set(MemberOutcome):

@@ -198,7 +198,7 @@ def select(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     return HttpResponseRedirect(reverse("operations-selection", args=[selection_id]))
 
 
-@page()
+@page(topic="use/operations#preview")
 def selection(request: HttpRequest, principal: Principal, selection_id: int) -> HttpResponseBase:
     """Show what an action would do with a selection, and begin it when the form is sent."""
     found, action, form, foreseen = _asked(request, principal, selection_id)
@@ -268,7 +268,7 @@ def _preview(found: SelectionRow, action: Action, form: OperationForm, principal
         return None
 
 
-@page(filters=())
+@page(filters=(), topic="use/operations#selection")
 def selected(request: HttpRequest, principal: Principal, selection_id: int) -> HttpResponseBase:
     """List the members of a selection as they are now."""
     found = get_selection(selection_id, principal=principal)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -10,7 +11,8 @@ from urllib.parse import quote, urlencode
 
 from django import template
 from django.conf import settings
-from django.template import Context
+from django.template import Context, Node, NodeList
+from django.template.base import FilterExpression, Parser, Token
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
@@ -18,9 +20,12 @@ from django.utils import timezone
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.core.domain.access import Permission, roles_with
 from poisonadmin.messages.domain.explanations import explanation
+from poisonadmin.policies.domain.resolution import shown
+from poisonadmin.policies.domain.settings import SETTINGS
 from poisonadmin.web.pages import sanitising, tables, words
 
 _OUTLINES = settings.BASE_DIR / "node_modules" / "@tabler" / "icons" / "icons" / "outline"
+_LINK = re.compile(r'(<a\b[^>]*?) href="[^"]*"')
 _DIFF_KINDS = {"+": "added", "-": "removed", "@": "place"}
 _STEPS = ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "min"))
 
@@ -220,6 +225,14 @@ def link(route: str, **parameters: object) -> str:
     return f"{reverse(route)}?{urlencode(parameters, quote_via=quote, safe='')}"
 
 
+@register.inclusion_tag("web/_columns.html", takes_context=True)
+def columns_menu(context: Context, template: str) -> dict[str, Any]:
+    """Offer the columns of a table to choose from, where its template lets a reader choose."""
+    name = next((name for name, file in tables.CHOSEN.items() if file == template), "")
+    choices = tables.column_choices(name, context["request"]) if name else []
+    return {"name": name, "choices": choices}
+
+
 @register.simple_tag
 def took(started: datetime | None, finished: datetime | None) -> str:
     """Return how long something took, or takes so far."""
@@ -229,10 +242,37 @@ def took(started: datetime | None, finished: datetime | None) -> str:
     return _length(seconds) if finished else f"{_length(seconds)} so far"
 
 
-@register.simple_tag
-def whoever(permission: str) -> str:
-    """Return the title of a button that the reader may not use: it says which roles may."""
-    return f"For the role {' or '.join(roles_with(Permission(permission)))}"
+@dataclass
+class AllowedNode(Node):
+    """Buttons and links: as they are for who may use them, and disabled for others, saying which roles may."""
+
+    nodelist: NodeList
+    permission: FilterExpression
+    is_in_scope: FilterExpression | None
+
+    def render(self, context: Context) -> str:
+        """Draw them; disabled links lead nowhere."""
+        content = str(self.nodelist.render(context))
+        permission = Permission(self.permission.resolve(context))
+        may = context["principal"].may(permission)
+        if may and (self.is_in_scope is None or self.is_in_scope.resolve(context)):
+            return content
+        why = (
+            "For accounts that see all its addresses" if may else f"For the role {' or '.join(roles_with(permission))}"
+        )
+        frame = render_to_string("web/_disabled.html", {"why": why})
+        return frame.replace("…", _LINK.sub(r'\1 role="link" aria-disabled="true"', content))
+
+
+@register.tag
+def allowed(parser: Parser, token: Token) -> AllowedNode:
+    """Read `{% allowed PERMISSION %}` up to `{% endallowed %}`; a second word is false where the reader's addresses do
+    not include what it concerns."""
+    _, permission, *in_scope = token.split_contents()
+    content = parser.parse(("endallowed",))
+    parser.delete_first_token()
+    expressions = [parser.compile_filter(word) for word in (permission, *in_scope)]
+    return AllowedNode(content, expressions[0], expressions[1] if in_scope else None)
 
 
 @register.filter
@@ -247,6 +287,16 @@ def as_json(value: object) -> str:
     if value is None:
         return "–"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+@register.filter
+def setting_words(value: object, name: str) -> str:
+    """Return a policy's setting as its form shows it, as JSON where it is no number and no switch.
+
+    >>> setting_words(5000, "redelivery_delay"), setting_words("artemis", "preset"), setting_words(None, "ordered")
+    ('5 s', 'artemis', '–')
+    """
+    return shown(name, value) if isinstance(value, int) and name in SETTINGS else as_json(value)
 
 
 @register.filter
