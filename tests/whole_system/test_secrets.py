@@ -58,7 +58,7 @@ class _Echo(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def _echoing() -> Iterator[str]:
+def echoing() -> Iterator[str]:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Echo) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}/"
@@ -90,7 +90,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planted]:
     try:
         running.until_ready()
         canaries["token"] = running.token
-        with _echoing() as echo:
+        with echoing() as echo:
             _configure(running, canaries, echo)
             _go_wrong(running)
         yield Planted(running, canaries)
