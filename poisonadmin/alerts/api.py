@@ -49,8 +49,9 @@ SECRET = {"type": "object", "properties": {"secret": {"type": "string"}}, "requi
 
 
 class AlertRuleInput(SettingsInput):
-    """`limits`: minutes by kind, for `group_grows_again`, `oldest_undecided`, `overdue_deliveries`,
-    `source_unreachable` and `operation_ended`. `search`: words of the search box, which narrow `oldest_undecided`.
+    """`limits`: minutes by kind, for `group_grows_again`, `group_grows`, `oldest_undecided`, `overdue_deliveries`,
+    `source_unreachable` and `operation_ended`. `growth`: what `group_grows` reports within them, failures such as `100`
+    or a share of those before such as `20 %`. `search`: words of the search box, which narrow `oldest_undecided`.
     `to`: one URL for a webhook, mail addresses for e-mail, the webhook URL for Slack and Teams, for PagerDuty the
     routing key and perhaps the URL of its events. A secret in it is not shown again; what is shown instead, sent back,
     leaves it as it is.

@@ -35,6 +35,7 @@ from poisonadmin.web.pages.views import Section, SidebarEntry, page, pager
 _NOTES = {
     **dict.fromkeys(OPERATION_CONDITIONS, "Only where all addresses of the operation match."),
     AlertKind.OVERDUE_DELIVERIES: "On addresses that deliver; messages of operations are not counted.",
+    AlertKind.GROUP_GROWS: "By the growth below; groups that are snoozed are left out.",
     AlertKind.SOURCE_UNREACHABLE: "Sources belong to no address.",
 }
 
@@ -51,6 +52,7 @@ class AlertRuleForm(SettingsForm):
         ("", "name is_enabled channel to"),
         ("Reports", " ".join(f"on_{kind}" for kind in KINDS)),
         ("Limits, in minutes", " ".join(f"limit_{kind}" for kind in KINDS)),
+        ("Growth", "growth"),
         ("Narrowed to", "addresses matching"),
     )
     rest = "When it sends"

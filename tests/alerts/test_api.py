@@ -53,6 +53,8 @@ def test_a_rule_is_replaced_but_for_its_name_channel_and_secret(admin: Caller) -
         ("kinds", ["no_such"]),
         ("limits", {"new_group": 5}),
         ("limits", {"oldest_undecided": 0}),
+        ("growth", "0"),
+        ("growth", "20 % more"),
         ("to", ["http://169.254.169.254/"]),
         ("to", ["https://a.example/", "https://b.example/"]),
         ("quiet_from", "22:00"),

@@ -28,6 +28,7 @@ TYPED = {
     "on_new_group": "on",
     "on_oldest_undecided": "on",
     "limit_oldest_undecided": "90",
+    "growth": "20%",
     "repeat_minutes": "30",
     "quiet_from": "22:00",
     "quiet_until": "06:00",
@@ -46,6 +47,7 @@ def test_a_rule_is_saved_as_typed_and_its_secret_is_shown_once(admin: Client) ->
     [secret] = re.findall(r"whsec_[A-Za-z0-9+/=]+", answer.content.decode())
     assert (answer.status_code, row.secrets) == (200, [secret])
     assert (row.kinds, row.limits) == (["new_group", "oldest_undecided"], {"oldest_undecided": 90})
+    assert row.growth == "20 %"
     assert (row.addresses, row.to) == (["orders.#", "parked"], ["https://hooks.example.org/in"])
     assert (row.quiet_from, row.quiet_until, row.time_zone) == ("22:00", "06:00", "Europe/Berlin")
     path = f"/alerts/rules/{row.id}/"
@@ -67,6 +69,7 @@ def test_all_mistakes_are_shown_at_their_fields(admin: Client) -> None:
         "to": "http://10.0.0.1/",
         "addresses": "orders..eu",
         "limit_oldest_undecided": "0",
+        "growth": "much",
         "quiet_from": "25:00",
         "time_zone": "Europe/Nowhere",
         "repeat_minutes": "0",

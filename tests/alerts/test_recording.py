@@ -19,9 +19,11 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.decisions.operations.commands.beginning import begin
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.groups.commands import failure_groups
+from poisonadmin.groups.commands.annotations import annotate
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.store.models.alert import Alert, AlertDelivery, AlertRule
 from poisonadmin.store.models.attempt import FailureGroup
+from poisonadmin.store.models.failure_group import GroupHour
 from poisonadmin.store.models.history import CounterCheck
 from poisonadmin.store.models.intake import Source
 from poisonadmin.store.models.lane import Address
@@ -66,10 +68,10 @@ def test_a_rule_reports_no_group_that_was_there_before_it(make_rule: MakeRule) -
     assert record_alerts() == 0
 
 
-def grow(fingerprint: str, at: datetime) -> None:
-    """Count one more failure into a group."""
+def grow(fingerprint: str, at: datetime, address_id: int = 1, count: int = 1) -> None:
+    """Count more failures into a group."""
     with connection.cursor() as cursor:
-        failure_groups.ensure(cursor, [failure_groups.Seen(fingerprint, "t", "c", 1, 1, at, at)])
+        failure_groups.ensure(cursor, [failure_groups.Seen(fingerprint, "t", "c", 1, address_id, at, at, count)])
 
 
 def test_a_group_that_grows_after_a_long_quiet_is_reported_and_not_after_a_short_one(make_rule: MakeRule) -> None:
@@ -89,6 +91,40 @@ def test_a_group_that_grows_after_a_long_quiet_is_reported_and_not_after_a_short
     grow(group.fingerprint, group.last_at + timedelta(minutes=500))
     assert record_alerts() == 1
     assert (Alert.objects.count(), len(kinds_open())) == (2, 1)
+
+
+@pytest.mark.parametrize(("growth", "most"), [("20", 19), ("20 %", 7), ("9%", 4)])
+def test_a_group_that_grows_is_reported_until_it_no_longer_does(make_rule: MakeRule, growth: str, most: int) -> None:
+    kinds = {"kinds": ["group_grows"], "limits": {"group_grows": 60}, "growth": growth}
+    make_rule(**kinds, addresses=["orders.#"])
+    make_rule("elsewhere", **kinds, addresses=["invoices.#"])
+    take_dead()
+    group, now = FailureGroup.objects.get(), timezone.now()
+    GroupHour.objects.update(hour=now - timedelta(days=9), failures=40)
+    grow(group.fingerprint, now, Address.objects.get().id, most)
+    assert record_alerts() == 0
+    grow(group.fingerprint, now, Address.objects.get().id)
+    assert record_alerts() == 1
+    alert = Alert.objects.get()
+    assert (alert.rule.name, alert.path, alert.facts["failures"]) == ("night watch", f"/groups/{group.id}/", most + 1)
+    assert alert.title.startswith(f"Failure group has grown by {most + 1} in 1 h: ")
+    assert record_alerts() == 0
+    age("group_hour", "hour", timedelta(minutes=121))
+    record_alerts()
+    assert kinds_open() == []
+
+
+def test_a_group_that_is_snoozed_or_new_does_not_grow_by_a_share(make_rule: MakeRule) -> None:
+    make_rule(kinds=["group_grows"], growth="1 %")
+    make_rule("count", kinds=["group_grows"], growth="5")
+    take_dead()
+    group, place = FailureGroup.objects.get(), Address.objects.get().id
+    grow(group.fingerprint, timezone.now(), place, 10)
+    annotate(group.id, {"snoozed_until_grown": {"by": 10}}, principal=SYSTEM)
+    assert record_alerts() == 0
+    grow(group.fingerprint, timezone.now(), place, 10)
+    assert record_alerts() == 1
+    assert Alert.objects.get().rule.name == "count"
 
 
 def test_the_oldest_undecided_message_is_reported_for_the_addresses_of_a_rule(make_rule: MakeRule) -> None:

@@ -166,7 +166,7 @@ def record_alerts() -> int:
 
 def _record_lasting(rule: AlertRule, kind: AlertKind, find: Any, *, is_open: bool) -> int:
     try:
-        found: list[Condition] = find(watched(rule.addresses, rule.limits.get(kind, 0), rule.search))
+        found: list[Condition] = find(watched(rule, kind))
     except QueryTooExpensive:
         log.warning("an alert rule was not checked: its query took too long", rule=rule.name, kind=str(kind))
         return 0
@@ -223,7 +223,7 @@ def _report_groups(rule: AlertRule, groups: Sequence[UnseenGroup], names: Mappin
         return opened
     for kind in GROUP_KINDS:
         if kind in rule.kinds and (of_kind := [one for one in groups if one.kind is kind]):
-            of = watched(rule.addresses, rule.limits.get(kind, 0))
+            of = watched(rule, kind)
             found = [one.condition(of, names) for one in of_kind]
             conditions = [one for one in found if one is not None]
             subjects = [one.subject for one in conditions]

@@ -57,6 +57,11 @@ def group_grows_again(title: str, quiet: timedelta) -> str:
     return f"Failure group grows again after {span(quiet)} of quiet: {one_line(title)}"
 
 
+def group_grows(title: str, failures: int, length: timedelta) -> str:
+    """Return what an alert says of a failure group that grows fast."""
+    return f"Failure group has grown by {failures:,} in {span(length)}: {one_line(title)}"
+
+
 def oldest_undecided(address: str, age: timedelta, *, is_searched: bool = False) -> str:
     """Return what an alert says of a message that has waited for too long; `is_searched`: one that a search finds."""
     which = " that the rule searches for" if is_searched else ""

@@ -8,6 +8,7 @@ from enum import StrEnum
 class AlertKind(StrEnum):
     NEW_GROUP = "new_group"
     GROUP_GROWS_AGAIN = "group_grows_again"
+    GROUP_GROWS = "group_grows"
     OLDEST_UNDECIDED = "oldest_undecided"
     OVERDUE_DELIVERIES = "overdue_deliveries"
     ADDRESS_STOPPED = "address_stopped"
@@ -73,6 +74,7 @@ KINDS: Mapping[AlertKind, AlertKindInfo] = {
     AlertKind.GROUP_GROWS_AGAIN: AlertKindInfo(
         "Failure group grows again", Limit("Quiet before a group grows again", 1440, LEAST_QUIET_MINUTES)
     ),
+    AlertKind.GROUP_GROWS: AlertKindInfo("Failure group grows", Limit("Time in which a group grows", 60)),
     AlertKind.OLDEST_UNDECIDED: AlertKindInfo(
         "Old undecided message", Limit("Age of an undecided message", 60), has_search=True
     ),

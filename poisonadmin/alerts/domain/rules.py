@@ -12,11 +12,13 @@ from poisonadmin.core.domain import settings
 from poisonadmin.core.domain.addresses import ANY_WORDS, MAX_ADDRESS_CHARS, validate_pattern
 from poisonadmin.core.domain.errors import InvalidField
 from poisonadmin.core.domain.settings import Checks, InvalidValue, checked, one_of, whole
+from poisonadmin.groups.domain.annotations import growth_of
 
 MAX_NAME_CHARS = 100
 MAX_PATTERNS = 50
 MAX_REPEAT_MINUTES = 7 * 24 * 60
 MAX_SEARCH_CHARS = 1000
+MAX_GROWTH_CHARS = 16
 MAX_RECIPIENTS = 20
 MAX_RECIPIENT_CHARS = 2048
 _MINUTES = "must be a whole number of minutes from {} to {}."
@@ -96,10 +98,15 @@ def _zone(zone: str) -> str:
     return zone
 
 
+def _growth(text: str) -> str:
+    ((kind, value),) = growth_of(text).items()
+    return f"{value} %" if kind == "percent" else str(value)
+
+
 @settings.configuration
 class AlertRuleFields:
-    """`limits`: minutes by kind, for kinds that have a limit. `to`: where the channel sends. `search`: words of the
-    search box, empty for every message.
+    """`limits`: minutes by kind, for kinds that have a limit. `growth`: by which a group grows in the minutes of
+    `group_grows`. `to`: where the channel sends. `search`: words of the search box, empty for every message.
 
     `quiet_from`, `quiet_until`: `HH:MM` in `time_zone`, or both None. An alert on the same thing is sent at most once
     in `repeat_minutes`. `send_resolved`: its end is sent, too.
@@ -117,6 +124,14 @@ class AlertRuleFields:
         note="# is every address.",
     )
     limits: Mapping[str, int] = settings.other(default={})
+    growth: str = settings.text(
+        "Growth of a group",
+        _growth,
+        default="100",
+        api={"max_length": MAX_GROWTH_CHARS},
+        hint="100 or 20 %",
+        note="Failures in that time, or a share of those before.",
+    )
     search: str = settings.text(
         "Search",
         default="",

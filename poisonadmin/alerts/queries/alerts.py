@@ -16,8 +16,8 @@ from poisonadmin.core.queries.sql import Sql, all_given, raw
 
 @dataclass(frozen=True, kw_only=True)
 class AlertRuleRow(AlertRuleFields, Versioned):
-    """An alert rule: conditions to report, and their receiver. `limits`: minutes by kind. `search`: narrows it to
-    messages. `quiet_from`, `quiet_until`: times of day in `time_zone`.
+    """An alert rule: conditions to report, and their receiver. `limits`: minutes by kind. `growth`: of a group within
+    its limit. `search`: narrows it to messages. `quiet_from`, `quiet_until`: times of day in `time_zone`.
 
     `send_resolved`: it sends the end of alerts too. `failing_since`: since when its deliveries fail, null while they do
     not. `open`: how many of its alerts are open.

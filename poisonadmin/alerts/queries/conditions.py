@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from urllib.parse import quote
 
 from poisonadmin.alerts.domain import conditions as titles
@@ -11,10 +12,14 @@ from poisonadmin.alerts.domain.kinds import AlertKind
 from poisonadmin.alerts.queries.operations import OPERATION_CONDITIONS
 from poisonadmin.alerts.queries.searched import longest_waiting
 from poisonadmin.alerts.queries.watched import Watched
-from poisonadmin.core.queries.rows import bounded, fetch_rows, fetch_values
+from poisonadmin.core.queries.masking import OUTSIDE, with_titles
+from poisonadmin.core.queries.rows import bounded, fetch, fetch_rows, fetch_values
 from poisonadmin.core.queries.sql import Sql, all_of
+from poisonadmin.groups.domain.annotations import failures_when, growth_of
 from poisonadmin.messages.queries.counts import NOW, wrong_counts_at
 from poisonadmin.messages.queries.due import come_due
+from poisonadmin.messages.queries.merged_groups import SEEN_AS
+from poisonadmin.search.queries.meanings import IS_SNOOZED
 
 CAP = 1000
 SECONDS_TO_READ = 3
@@ -134,7 +139,73 @@ def counts_wrong(of: Watched) -> list[Condition]:
     ]
 
 
+# A share of few failures is no growth.
+LEAST_GROWTH = 5
+_GROWN = partial(
+    Sql,
+    """
+SELECT g.id, g.title, g.error_class, seen.grown, seen.before
+FROM (SELECT {group} AS id, sum(h.failures) FILTER (WHERE h.hour > {begin})::bigint AS grown,
+             coalesce(sum(h.failures) FILTER (WHERE h.hour <= {begin}), 0)::bigint AS before
+      FROM failure_group g JOIN group_hour h ON h.group_id = g.id
+      WHERE {group} IN (SELECT {group} FROM failure_group g WHERE g.last_at > {begin})
+            AND {on}
+      GROUP BY 1) AS seen
+     JOIN failure_group g ON g.id = seen.id LEFT JOIN annotation said ON said.group_id = g.id
+WHERE seen.grown IS NOT NULL AND ({is_snoozed}) IS NOT TRUE ORDER BY seen.grown DESC, g.id
+""",
+    group=SEEN_AS,
+    is_snoozed=IS_SNOOZED,
+)
+
+
+@dataclass(frozen=True)
+class _GrownGroup:
+    """A group with failures of late. `grown`: how many; `before`: those of the weeks before."""
+
+    id: int
+    title: str
+    error_class: str
+    grown: int
+    before: int
+
+    def has_grown(self, growth: Mapping[str, int]) -> bool:
+        """Return whether it has grown so much: by a number, or a share of what was before."""
+        if "percent" in growth and not (self.before and self.grown >= LEAST_GROWTH):
+            return False
+        wanted = failures_when(growth, now=self.before)
+        return wanted is not None and self.before + self.grown >= wanted
+
+
+def group_grows(of: Watched) -> list[Condition]:
+    """Return the groups that have grown by the rule's growth within the limit, and are not snoozed.
+
+    Failures are counted by hours of the clock: that in which the limit begins counts whole.
+    """
+    with bounded(SECONDS_TO_READ):
+        begin = Sql("(now() - {limit} - interval '1 hour')", limit=of.limit)
+        found = fetch(_GrownGroup, _GROWN(begin=begin, on=of.condition("h.address_id")))
+    # They are sent to whoever: nobody's role reads more.
+    growing = with_titles([one for one in found if one.has_grown(growth_of(of.growth))], OUTSIDE)
+    return [
+        Condition(
+            str(one.id),
+            None,
+            titles.group_grows(one.title, one.grown, of.limit),
+            f"/groups/{one.id}/",
+            {
+                "group_id": str(one.id),
+                "error_class": titles.one_line(one.error_class),
+                "failures": one.grown,
+                "failures_before": one.before,
+            },
+        )
+        for one in growing
+    ]
+
+
 LASTING: Mapping[AlertKind, Callable[[Watched], list[Condition]]] = {
+    AlertKind.GROUP_GROWS: group_grows,
     AlertKind.OLDEST_UNDECIDED: oldest_undecided,
     AlertKind.OVERDUE_DELIVERIES: overdue_deliveries,
     AlertKind.ADDRESS_STOPPED: address_stopped,

@@ -4,22 +4,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from poisonadmin.alerts.domain.kinds import AlertKind
 from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.queries.scope import address_ids
 from poisonadmin.core.queries.sql import TRUE, Sql, name
+from poisonadmin.store.models.alert import AlertRule
 
 
 @dataclass(frozen=True)
 class Watched:
     """The scope of a rule. `address_ids` None: every address. `limit`: the kind's, zero where it has none.
 
-    `patterns`: of the addresses; `search`: what messages are narrowed to.
+    `patterns`: of the addresses; `search`: what messages are narrowed to; `growth`: how much groups grow.
     """
 
     address_ids: Sequence[int] | None
     limit: timedelta
     patterns: Sequence[str] = (ANY_WORDS,)
     search: str = ""
+    growth: str = ""
 
     def condition(self, column: str) -> Sql:
         """Return the condition that `column` is one of the addresses."""
@@ -33,7 +36,8 @@ class Watched:
         return TRUE if self.address_ids is None else Sql("s.address_ids <@ {ids}::bigint[]", ids=self.address_ids)
 
 
-def watched(addresses: Sequence[str], minutes: int, search: str = "") -> Watched:
-    """Return what a rule with these patterns, this limit and this search watches."""
-    ids = None if ANY_WORDS in addresses else address_ids(addresses)
-    return Watched(ids, timedelta(minutes=minutes), addresses, search)
+def watched(rule: AlertRule, kind: AlertKind) -> Watched:
+    """Return what a rule watches for a kind of alerts."""
+    ids = None if ANY_WORDS in rule.addresses else address_ids(rule.addresses)
+    limit = timedelta(minutes=rule.limits.get(kind, 0))
+    return Watched(ids, limit, rule.addresses, rule.search, rule.growth)

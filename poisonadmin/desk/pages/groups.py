@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST
 
 from poisonadmin.core.commands.audit import note_payload_reads
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import InvalidField, NotFound, PoisonAdminError, PreconditionFailed
+from poisonadmin.core.domain.errors import NotFound, PoisonAdminError, PreconditionFailed
 from poisonadmin.core.domain.filter_values import number
 from poisonadmin.decisions.operations.domain.actions import ACTIONS
 from poisonadmin.desk.pages.opened_from import latest_messages
@@ -25,7 +25,7 @@ from poisonadmin.desk.queries.deployed import group_deployments
 from poisonadmin.desk.queries.detail import attempts, payload_start
 from poisonadmin.groups.commands.annotations import annotate
 from poisonadmin.groups.commands.merged_groups import merge, split
-from poisonadmin.groups.domain.annotations import MAX_NOTE_CHARS, MAX_URL_CHARS
+from poisonadmin.groups.domain.annotations import MAX_NOTE_CHARS, MAX_URL_CHARS, growth_of
 from poisonadmin.groups.queries.groups import GroupDetail, get_group, list_groups
 from poisonadmin.messages.queries.payload_removals import PayloadRemoved
 from poisonadmin.search.queries.counted import axis_values
@@ -49,13 +49,6 @@ def show(request: HttpRequest, principal: Principal, group_id: int) -> HttpRespo
     return _page(request, principal, found)
 
 
-def _growth(text: str) -> dict[str, int]:
-    number, percent, _ = text.replace(" ", "").partition("%")
-    if not (number.isascii() and number.isdigit()):
-        raise InvalidField("snoozed_until_grown", "must be a number such as 100, or a share such as 20 %.")
-    return {"percent" if percent else "by": int(number)}
-
-
 class AnnotationForm(PageForm):
     """Notes, ticket, tags and snooze of a failure group. `revision`: the one that the form changes."""
 
@@ -66,7 +59,7 @@ class AnnotationForm(PageForm):
     )
     snoozed_until_grown = TextField(
         "Snoozed until it has grown by",
-        read=_growth,
+        read=growth_of,
         write=lambda grown: str(grown["by"]),
         hint="100 or 20 %",
         note="Failures from now on, or a share of those that there are. Of this and the day, the first ends it.",

@@ -1,11 +1,13 @@
 """Annotations of failure groups and messages, checked: notes, ticket links, tags and snoozes."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
 from poisonadmin.core.domain.errors import InvalidField
+from poisonadmin.core.domain.settings import InvalidValue
 
 MAX_NOTE_CHARS = 4000
 MAX_URL_CHARS = 1000
@@ -15,6 +17,7 @@ MAX_TAG_CHARS = 30
 MAX_TAGS_OF_A_MESSAGE = 20
 MAX_SNOOZE = timedelta(days=366)
 MAX_GROWTH = 1_000_000
+_NUMBER = re.compile(r"[0-9]{1,7}")
 
 
 class InvalidAnnotation(InvalidField):
@@ -73,6 +76,20 @@ def checked_tags(tags: Sequence[str]) -> list[str]:
         if not is_word or not 1 <= len(tag) <= MAX_TAG_CHARS:
             raise InvalidAnnotation("tags", f"must be words of 1 to {MAX_TAG_CHARS} characters")
     return found
+
+
+def growth_of(text: str) -> dict[str, int]:
+    """Return the growth of a group that a person writes: failures, or a share of those that there are.
+
+    Errors: `InvalidValue`.
+
+    >>> growth_of("100"), growth_of("20 %")
+    ({'by': 100}, {'percent': 20})
+    """
+    number, percent, rest = text.replace(" ", "").partition("%")
+    if rest or not _NUMBER.fullmatch(number) or not 1 <= int(number) <= MAX_GROWTH:
+        raise InvalidValue("must be a number such as 100, or a share such as 20 %.")
+    return {"percent" if percent else "by": int(number)}
 
 
 def failures_when(grown: Mapping[str, Any] | None, *, now: int) -> int | None:

@@ -23,6 +23,7 @@ class AlertRule(models.Model):
     kinds = ArrayField(models.CharField(max_length=32))
     addresses = ArrayField(models.CharField(max_length=255))
     limits = models.JSONField(default=dict)
+    growth = models.CharField(max_length=16, db_default="100")
     search = models.CharField(max_length=1000, db_default="")
     channel = models.CharField(max_length=16)
     to = ArrayField(models.TextField())
