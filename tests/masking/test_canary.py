@@ -176,6 +176,14 @@ def test_what_is_masked_is_not_searched(db: None, operator: Caller, admin: Calle
         assert operator.get(f"messages/?{query}").json()["not_searched"] == ["planted.#"], query
         assert "not_searched" not in admin.get(f"messages/?{query}").json()
     assert "not_searched" not in operator.get("messages/?state=NDLV").json()
+    for path in (f"failures/?error={CANARY}", f"groups/?error={CANARY}"):
+        assert operator.get(path).json()["not_searched"] == ["planted.#"], path
+        assert "not_searched" not in admin.get(path).json()
+    assert "not_searched" not in operator.get("failures/").json() | operator.get("groups/").json()
+    for caller, left_out in ((operator, ["planted.#"]), (admin, None)):
+        search = caller.post("searches/", {"q": f"payload:{CANARY}"}).json()
+        messages = caller.get(f"searches/{search['id']}/messages/").json()
+        assert search.get("not_searched") == messages.get("not_searched") == left_out
     # Not even what it does not hold.
     for query in ("q=!error:nothing", "q=!key.customer:nothing"):
         assert str(planted["message"]) in {one["id"] for one in admin.get(f"messages/?{query}").json()["results"]}

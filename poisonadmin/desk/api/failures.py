@@ -30,6 +30,7 @@ from poisonadmin.runs.domain.kinds import RunState
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries import failures
 from poisonadmin.search.queries.failures import FailureRow
+from poisonadmin.search.queries.meanings import not_searched
 from poisonadmin.web.api.contract import (
     PAGE,
     Identifier,
@@ -81,7 +82,7 @@ class FailureList(ApiView):
         ),
     )
     def get(self) -> Response:
-        """List attempts that failed, across messages, newest first."""
+        """List attempts that failed, across messages, newest first; `not_searched` as in the list of messages."""
         query = self.query
         only = failures.FailureFilter(
             addresses=query["address"],
@@ -92,7 +93,8 @@ class FailureList(ApiView):
             failed_after=query["failed_after"],
             failed_before=query["failed_before"],
         )
-        return self.listed(FAILURE, failures.list_failures, only)
+        asked = parse_filter({"error": query["error"]})
+        return self.leaving_out(not_searched(asked, self.principal), self.listed(FAILURE, failures.list_failures, only))
 
 
 class MessageCounts(ApiView):
@@ -148,7 +150,8 @@ class GroupList(ApiView):
         ),
     )
     def get(self) -> Response:
-        """List failure groups, the latest failure first unless `ordering` says otherwise."""
+        """List failure groups, the latest failure first unless `ordering` says otherwise; `not_searched` as in the
+        list of messages."""
         query = self.query
         given = {
             "failure": [query["error"] or ""],
@@ -156,7 +159,11 @@ class GroupList(ApiView):
             "group_tag": query["tag"],
             "snoozed": ["true" if query["snoozed"] else "false"],
         }
-        return self.listed(GROUP, list_groups, parse_filter(given), ordering=query["ordering"] or "-last_at")
+        asked = parse_filter(given)
+        return self.leaving_out(
+            not_searched(asked, self.principal),
+            self.listed(GROUP, list_groups, asked, ordering=query["ordering"] or "-last_at"),
+        )
 
 
 class GroupOne(ApiView):

@@ -148,10 +148,7 @@ class MessageList(ApiView):
             limit=page["limit"] or DEFAULT_LIMIT,
             ordering=page["ordering"] or "-id",
         )
-        answer = self.paged(found, MESSAGE)
-        if left_out := not_searched(wanted, self.principal):
-            answer.data["not_searched"] = left_out
-        return answer
+        return self.leaving_out(not_searched(wanted, self.principal), self.paged(found, MESSAGE))
 
     @contract(
         Permission.INGEST,

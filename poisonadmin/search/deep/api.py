@@ -10,6 +10,8 @@ from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.runs.domain.kinds import RunState
 from poisonadmin.search.deep.commands.requests import cancel_search, request_search
 from poisonadmin.search.deep.queries import SearchRow, first_found, get_search, list_found
+from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries.meanings import not_searched
 from poisonadmin.store.models.lane import AddressStatus
 from poisonadmin.web.api.contract import PAGE, FilterField, Paged, StrictSerializer, Text, contract
 from poisonadmin.web.api.shape import Shape
@@ -36,7 +38,8 @@ class SearchView(ApiView):
         """Return a search with its first hits."""
         found = get_search(search_id, principal=self.reader)
         result = replace(found.result, first=first_found(found, principal=self.reader))
-        return Response(SEARCH.render(replace(found, result=result)), status=status)
+        answer = Response(SEARCH.render(replace(found, result=result)), status=status)
+        return self.leaving_out(not_searched(parse_filter(found.filter), self.reader), answer)
 
 
 class SearchList(SearchView):
@@ -69,8 +72,11 @@ class SearchMessages(ApiView):
 
     @contract(Permission.READ, "searches", {200: Paged(MESSAGE)}, query=PAGE)
     def get(self, search_id: int) -> Response:
-        """List the live messages that a search has found, as they are now, newest first."""
-        return self.listed(MESSAGE, list_found, get_search(search_id, principal=self.principal))
+        """List the live messages that a search has found, as they are now, newest first; `not_searched` as in the list
+        of messages."""
+        search = get_search(search_id, principal=self.principal)
+        left_out = not_searched(parse_filter(search.filter), self.principal)
+        return self.leaving_out(left_out, self.listed(MESSAGE, list_found, search))
 
 
 class SearchCancel(SearchView):

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -178,6 +178,12 @@ class ApiView(APIView):
                 "count_is_exact": not total.capped,
             }
         )
+
+    def leaving_out(self, patterns: Sequence[str], answer: Response) -> Response:
+        """Return the answer with `not_searched`: the patterns of addresses that it leaves out, where there are any."""
+        if patterns:
+            answer.data["not_searched"] = patterns
+        return answer
 
     def _link(self, cursor: str | None) -> str | None:
         if cursor is None:
