@@ -4,26 +4,29 @@ number, as a common REST framework does it.
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib.auth import get_user_model
+from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client, override_settings
 
 from benchmarks import loads
 from benchmarks.results import Line, at_most, quantile, ratio_text, say
 from benchmarks.world import World
-from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.core.domain.access import SYSTEM, Role
 from poisonadmin.core.queries.paging import NEWEST_FIRST, Window
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
-from poisonadmin.desk.pages.sets import GROUP_ORDERS
+from poisonadmin.desk.pages.sets import GROUP_ORDERINGS
 from poisonadmin.messages.commands.counts import fold, verify
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.message_rows import COLUMNS, JOINS
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.facets import facets
 from poisonadmin.search.queries.lists import list_messages
+from poisonadmin.store.models.access import Access
 from poisonadmin.system.commands.accounts import bootstrap
 from sample.backlog.load import load_backlog
 
@@ -32,6 +35,7 @@ MESSAGES = 5_000_000
 GROUPS = 400
 TIMES = 30
 AIM_MS = 300
+OF_LIMITED = "what an account with few addresses sees"
 SLOWER_THAN_SQL = 3
 FASTER_THAN_NUMBERS = 100
 BARE = f"SELECT {COLUMNS} FROM message m {JOINS} WHERE m.id < %s ORDER BY m.id DESC LIMIT 51"
@@ -56,14 +60,13 @@ def run(world: World) -> list[Line]:
 def _pages(world: World, count: int) -> list[Line]:
     bootstrap(world.directory, password="b8-" + "x" * 20)
     with override_settings(ALLOWED_HOSTS=["testserver"]):
-        browser = Client()
-        browser.force_login(get_user_model().objects.get(username="admin"))
+        everybody, limited = Client(), Client()
+        everybody.force_login(get_user_model().objects.get(username="admin"))
+        limited.force_login(_limited_account())
         slowest = {}
         for name, urls in _urls().items():
-            took = [
-                (quantile(_milliseconds(lambda url=url: _get(browser, url)), 0.95), url)  # type: ignore[misc]
-                for url in urls
-            ]
+            browser = limited if name == OF_LIMITED else everybody
+            took = [(quantile(_milliseconds(partial(_get, browser, url)), 0.95), url) for url in urls]
             for ms, url in took:
                 say(f"    {ms:7.1f} ms  {url}")
             slowest[name] = max(took)
@@ -71,6 +74,12 @@ def _pages(world: World, count: int) -> list[Line]:
         at_most(NAME, f"{name}, {count:,} messages, p95", ms, aim=AIM_MS, unit="ms", note=f"the slowest: {url}")
         for name, (ms, url) in slowest.items()
     ]
+
+
+def _limited_account() -> User:
+    user = User.objects.create_user("limited")
+    Access.objects.create(user=user, role=Role.OPERATOR, address_patterns=["orders.eu.#"])
+    return user
 
 
 def _lists(count: int) -> list[Line]:
@@ -119,6 +128,7 @@ def _urls() -> dict[str, list[str]]:
         "(SELECT id FROM failure_group ORDER BY failures DESC LIMIT 1)"
         " UNION ALL (SELECT id FROM failure_group ORDER BY failures LIMIT 1)"
     )
+    (message,) = fetch_values("SELECT max(id) FROM message WHERE group_id IS NOT NULL")
     filters: list[dict[str, Any]] = [
         {},
         {"ordering": "id"},
@@ -140,9 +150,11 @@ def _urls() -> dict[str, list[str]]:
     ]
     return {
         "overview": ["/"],
+        OF_LIMITED: ["/", "/triage/?state=NDLV&snoozed=false&group_by=failure"],
         "lists of messages": [f"/triage/?{urlencode(one)}" for one in filters],
         "failure groups": [
-            *(f"/triage/?snoozed=false&group_by=failure&sort={sort}" for sort in GROUP_ORDERS),
+            "/triage/?state=NDLV&snoozed=false&group_by=failure",
+            *(f"/triage/?snoozed=false&group_by=failure&sort={sort}" for sort in GROUP_ORDERINGS),
             "/triage/?failure=timeout&group_by=failure",
             "/triage/?state=NDLV&address=orders.%23&group_by=failure",
             f"/groups/{group}/",
@@ -154,6 +166,7 @@ def _urls() -> dict[str, list[str]]:
         ],
         "failures": [f"/triage/?{one}group_by=failures" for one in ("", "address=orders.eu.created&", "error=closed&")],
         "addresses": ["/addresses/", "/addresses/one/?name=orders.dlq"],
+        "a message": [f"/messages/{message}/"],
         "crashed": ["/triage/?state=NDLV&reason=blacklisted&group_by=crashes"],
     }
 

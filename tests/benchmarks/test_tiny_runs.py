@@ -10,11 +10,17 @@ from django.db import connection
 from benchmarks import b06_claim_settle, bare_copy, files, loads
 from benchmarks.consumer import Arrival, running_sink
 from benchmarks.live import lateness
+from benchmarks.suite import BENCHMARKS, Benchmark
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.intake.commands.batch import accept_stream
 from poisonadmin.store.models.destination import Destination
 from tests.fixtures.delivery import counted, counters
 from tests.services import Services
+
+
+@pytest.mark.parametrize("one", BENCHMARKS, ids=lambda one: one.name)
+def test_each_benchmark_finds_what_it_measures(one: Benchmark) -> None:
+    assert callable(one.load())
 
 
 @pytest.mark.django_db(transaction=True)

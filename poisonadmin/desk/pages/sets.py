@@ -14,7 +14,7 @@ from poisonadmin.web.pages.tables import Sort
 from poisonadmin.web.pages.views import Pairs, href, pager
 from poisonadmin.web.pages.words import reason_words
 
-_ORDERINGS = {
+GROUP_ORDERINGS = {
     SetOrder.UNDECIDED: "-undecided",
     SetOrder.SIZE: "-messages",
     SetOrder.TREND: "-trend",
@@ -62,10 +62,11 @@ def failure_groups(
 ) -> dict[str, Any]:
     """Return what the page shows of the failure groups that have a message which matches."""
     order = request.GET.get("sort", SetOrder.UNDECIDED)
-    if order not in _ORDERINGS:
-        raise InvalidFilter("sort", f"Failure groups are sorted by {', '.join(_ORDERINGS)}, not by {order[:40]!r}.")
+    if order not in GROUP_ORDERINGS:
+        known = ", ".join(GROUP_ORDERINGS)
+        raise InvalidFilter("sort", f"Failure groups are sorted by {known}, not by {order[:40]!r}.")
     cursor = request.GET.get("cursor")
-    found = list_groups(message_filter, principal=principal, cursor=cursor, ordering=_ORDERINGS[order])
+    found = list_groups(message_filter, principal=principal, cursor=cursor, ordering=GROUP_ORDERINGS[order])
     return {
         "table": "messages/_group_table.html",
         "rows": found.results,
