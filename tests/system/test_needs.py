@@ -3,24 +3,28 @@
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 from django.db.models.functions import Now
+from django.test.utils import CaptureQueriesContext
 
 from poisonadmin.alerts.commands.record import record_alerts
 from poisonadmin.alerts.commands.rules import save_alert_rule
 from poisonadmin.alerts.domain.rules import AlertRuleFields
 from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
-from poisonadmin.decisions.operations.commands.beginning import begin
+from poisonadmin.decisions.operations.commands.beginning import begin, decide_on
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.sign_offs.commands import save_sign_off_rule
 from poisonadmin.messages.queries.counts import counts
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.store.models.alert import Alert
 from poisonadmin.store.models.attempt import FailureGroup
+from poisonadmin.store.models.history import CounterCheck
 from poisonadmin.store.models.intake import Source
 from poisonadmin.store.models.lane import Address
+from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.operation import Operation
 from poisonadmin.system.pages.needs import needs, quiet_since
-from tests.fixtures.api import take_dead
+from tests.fixtures.api import make_user, take_dead
 
 pytestmark = pytest.mark.django_db(transaction=True)
 OLGA = principal("olga", Role.OPERATOR)
@@ -81,3 +85,34 @@ def test_what_halts_or_stops_or_waits_for_a_sign_off_comes_before_failures() -> 
     assert words_of(ELSEWHERE) == []
     Operation.objects.update(state="halted", halted_why="2 of 10 failed")
     assert words_of(RITA)[0] == f"Operation #{operation} halted: 2 of 10 failed"
+
+
+def trouble(place: str) -> None:
+    """Make everything at an address need somebody."""
+    taken = freeze(ids=[take_dead(place)], principal=SYSTEM)
+    operation = begin(taken, OperationAction.FAIL, reason="r", principal=SYSTEM)
+    Operation.objects.filter(id=operation).update(state="halted", halted_why=place, ended_at=None)
+    mine = [take_dead(place, exception_class=f"Error.{place}") for _ in range(2)]
+    decide_on(mine[:1], OperationAction.ASSIGN, params={"owner": "eve"}, reason="r", principal=SYSTEM)
+    Message.objects.filter(id__in=mine).update(state_at=Now() - timedelta(hours=3))
+    found = Address.objects.get(name=place)
+    Address.objects.filter(id=found.id).update(status="STOPPED", status_note=place)
+    CounterCheck.objects.create(address_id=found.id, seconds=0.1, wrong=3)
+    to = {"channel": "webhook", "to": ["https://hooks.example.org/in"], "addresses": [place]}
+    save_alert_rule(AlertRuleFields(name=place, kinds=["new_group"], **to), principal=SYSTEM)
+    record_alerts()
+
+
+def test_who_sees_few_addresses_is_told_the_same_whatever_happens_elsewhere() -> None:
+    make_user("eve", Role.OPERATOR, [])
+    trouble("bills.eu")
+    before = needs(ELSEWHERE, counts(ELSEWHERE))
+    assert len(before) == 6, before
+    with CaptureQueriesContext(connection) as alone:
+        needs(ELSEWHERE, counts(ELSEWHERE))
+    for place in ("orders.eu", "orders.us"):
+        trouble(place)
+    with CaptureQueriesContext(connection) as beside:
+        assert needs(ELSEWHERE, counts(ELSEWHERE)) == before
+    assert len(beside) == len(alone)
+    assert len(words_of(SYSTEM)) > len(before)
