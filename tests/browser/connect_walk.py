@@ -9,7 +9,7 @@ from tests.browser.axe import violations
 
 
 class Clicks:
-    """Counts what a person clicks."""
+    """Counts what a person clicks and chooses from lists; what is typed is not counted."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -18,6 +18,16 @@ class Clicks:
     def __call__(self, **role: Any) -> None:
         self.count += 1
         self.page.get_by_role(**role).first.click()
+
+    def choose(self, label: str, option: str) -> None:
+        """Choose from a list."""
+        self.count += 1
+        self.page.get_by_label(label, exact=True).select_option(option)
+
+    def open_menu(self, words: str) -> None:
+        """Open what is folded away."""
+        self.count += 1
+        self.page.locator("summary", has_text=words).first.click()
 
 
 def assert_is_fine(page: Page, step: str) -> None:
