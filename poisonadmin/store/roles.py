@@ -19,6 +19,10 @@ REVOKE UPDATE, DELETE ON {append_only} FROM {role};
 REVOKE INSERT, UPDATE, DELETE ON django_migrations FROM {role};
 GRANT EXECUTE ON FUNCTION forget_kept_rows(text, bigint[]), empty_former_payloads(bigint[]) TO {role};
 """
+# What statements about many messages join (search/commands/selections.py).
+ANALYZED = ("message", "envelope", "attempt", "history", "business_key", "confirmation", "lane", "address")
+_MAY_ANALYZE = "GRANT MAINTAIN ON {analyzed} TO {role}"
+_HAS_MAINTAIN = (17,)
 
 
 @contextmanager
@@ -45,6 +49,11 @@ def grant_to(role: str) -> None:
     models = apps.get_app_config("store").get_models()
     kept = (APPEND_ONLY, KEPT_BUT_PAYLOADS, KEPT_WITH_MESSAGE)
     tables = [one._meta.db_table for one in models if getattr(one._meta, "triggers", None) in kept]  # noqa: SLF001
-    names = {"role": sql.Identifier(role), "append_only": sql.SQL(", ").join(map(sql.Identifier, tables))}
+    names = {"role": sql.Identifier(role)} | {
+        name: sql.SQL(", ").join(map(sql.Identifier, some))
+        for name, some in (("append_only", tables), ("analyzed", ANALYZED))
+    }
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(sql.SQL(_GRANTS).format(**names))
+        if connection.get_database_version() >= _HAS_MAINTAIN:
+            cursor.execute(sql.SQL(_MAY_ANALYZE).format(**names))

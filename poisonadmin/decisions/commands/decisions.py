@@ -139,6 +139,7 @@ def _decide_once(action: OperationAction, ids: Sequence[int], asked: Asked, unti
     with transaction.atomic(), connection.cursor() as cursor:
         known = {"until": until, "visible": visible_ids(principal)}
         known |= refusals.values(action, asked.get("params", {}), principal)
+        known["overtaken"] = refusals.overtaken(action, refusals.OF_IDS, known | {"ids": list(ids)})
         lanes = _change_plain(cursor, decision, ids, known, asked)
         done = {message_id for lane in lanes for message_id in lane.ids}
         rest = [message_id for message_id in ids if message_id not in done]

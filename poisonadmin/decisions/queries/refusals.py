@@ -17,7 +17,7 @@ from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.core.queries.sql import EMPTY, Sql, join, name, named_sql, raw
 from poisonadmin.decisions.operations.domain.actions import ACTIONS, DELIVERING, OperationAction
 from poisonadmin.decisions.operations.domain.replay import WAIVABLE
-from poisonadmin.decisions.queries.replays import IS_NEWER_DELIVERED, MAY_BE_PROCESSED
+from poisonadmin.decisions.queries.replays import IS_NEWER_DELIVERED, MAY_BE_PROCESSED, OVERTAKEN
 from poisonadmin.groups.domain.annotations import MAX_TAGS_OF_A_MESSAGE
 from poisonadmin.messages.domain.states import State
 from poisonadmin.policies.queries import policy_index
@@ -81,7 +81,7 @@ def values(action: OperationAction, params: Mapping[str, Any], principal: Princi
     if action is OperationAction.ASSIGN:
         return _assignment(params, principal)
     # Where nobody was asked, as in a decision on one message, nothing of it is refused.
-    waived = {"waived": list(params.get("waive", WAIVABLE))}
+    waived: dict[str, Any] = {"waived": list(params.get("waive", WAIVABLE)), "overtaken": []}
     if action is not OperationAction.REDIRECT:
         return waived
     target = params["address"]
@@ -94,6 +94,16 @@ def values(action: OperationAction, params: Mapping[str, Any], principal: Princi
         "target_destination": found.destination,
         "target_most_bytes": found.policy.max_payload_bytes,
     }
+
+
+def overtaken(action: OperationAction, members: Sql, known: Mapping[str, Any]) -> list[int]:
+    """Return those of `members` that a newer message has overtaken, for the parameter of this name.
+
+    None where that is waived. `known`: what `values` returns, and what `members` needs.
+    """
+    if action not in DELIVERING or NEWER_DELIVERED in known["waived"]:
+        return []
+    return fetch_values(str(OVERTAKEN(members=members, target=target_join(action))), known)
 
 
 def _assignment(params: Mapping[str, Any], principal: Principal) -> dict[str, Any]:
@@ -241,6 +251,11 @@ SELECT going.id FROM going JOIN parked USING (address_id, conversation_id) WHERE
 OF_SELECTION = raw(
     "(SELECT unnest(message_ids) AS id FROM selection_piece WHERE selection_id = %(selection)s) AS member"
 )
+OF_IDS = raw("unnest(%(ids)s::bigint[]) AS member (id)")
+# With what is in their conversations, where any has to be kept in order.
+NEAR_IDS = raw("""(
+    SELECT near.id FROM envelope AS mine JOIN envelope AS near ON near.conversation_id = mine.conversation_id
+    WHERE mine.id = ANY(%(ids)s::bigint[]) AND EXISTS (SELECT FROM address WHERE is_ordered)) AS member""")
 
 
 def held(action: OperationAction, members: Sql = OF_SELECTION) -> Sql:

@@ -15,7 +15,7 @@ from poisonadmin.core.commands.locks import retried
 from poisonadmin.core.domain.access import Permission, Principal, Role
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.core.queries.scope import visible_ids
-from poisonadmin.core.queries.sql import Sql, raw
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.decisions.commands import decisions
 from poisonadmin.decisions.commands.decisions import Decided, OperationRef
 from poisonadmin.decisions.operations.domain.actions import DELIVERING, OperationAction
@@ -94,9 +94,10 @@ def _carry_out(operation: Operation) -> bool:
 def _held(cursor: CursorWrapper, operation: Operation, ids: Sequence[int]) -> list[int]:
     """Return which members an undecided message before them would hold that the operation does not deliver itself."""
     action, principal = OperationAction(operation.action), principal_of(operation)
-    values = refusals.values(action, operation.params, principal) | {"visible": visible_ids(principal)}
-    query = refusals.held(action, raw("unnest(%(ids)s::bigint[]) AS member (id)"))
-    cursor.execute(str(query), values | {"selection": operation.selection_id, "ids": list(ids)})
+    known = refusals.values(action, operation.params, principal) | {"visible": visible_ids(principal)}
+    known |= {"selection": operation.selection_id, "ids": list(ids)}
+    known["overtaken"] = refusals.overtaken(action, refusals.NEAR_IDS, known)
+    cursor.execute(str(refusals.held(action, refusals.OF_IDS)), known)
     return [row[0] for row in cursor.fetchall()]
 
 

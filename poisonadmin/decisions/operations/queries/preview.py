@@ -25,10 +25,11 @@ from poisonadmin.rules.queries import names_before
 from poisonadmin.search.queries.selections import SelectionRow
 from poisonadmin.store.models.lane import AddressStatus
 
-# Of a million members; what may be a replay is searched for a message at a time.
+# Of a million members.
 PREVIEW_SECONDS = 150
 # It waits or is under way for another operation.
 TAKEN = "taken"
+# The OFFSET keeps the refusal out of the GROUP BY, where the planner would not hash what is overtaken.
 _SORTS = partial(
     named_sql,
     """
@@ -42,6 +43,7 @@ FROM (
            CASE WHEN message.candidate OR message.crash_count > 0 THEN message.crash_count ELSE 0 END AS crash_count
     FROM {members} JOIN message ON message.id = member.id {joins}
          LEFT JOIN destination ON destination.id = {place}.destination_id
+    OFFSET 0
 ) AS looked_at
 GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9
 """,
@@ -182,6 +184,7 @@ def preview(
             place=place,
         )
         known = values | {"selection": selection.id, "visible": visible_ids(principal)}
+        known["overtaken"] = refusals.overtaken(action, refusals.OF_SELECTION, known)
         sorts = [_Sort(*row) for row in fetch_rows(str(statement), known)]
         taken = [one for one in sorts if one.why is None]
         change = None
