@@ -55,6 +55,7 @@ test: assets programs ## Run the test suite in four processes; ARGS='-k claim' c
 test-long: install assets ## Run the tests that take long by their nature: faults under load, memory, every page
 	@$(BIN)/python tests/browser/ensure_chromium.py
 	@$(BIN)/python -m tests.archive.ensure_s3
+	@$(BIN)/python -m tests.system.ensure_keycloak
 	@# To collect all the others as well takes four times as long.
 	$(BIN)/python -m pytest -n 2 -m long $$(grep -rl --include='test_*.py' --exclude-dir=brokers 'mark\.long' tests) $(ARGS)
 
