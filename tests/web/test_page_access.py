@@ -16,7 +16,7 @@ from poisonadmin.alerts.domain.rules import AlertRuleFields
 from poisonadmin.archive.commands.holds import hold
 from poisonadmin.archive.commands.requests import request_archive_run
 from poisonadmin.comparisons.commands.requests import request_comparison
-from poisonadmin.core.domain.access import SYSTEM, Permission
+from poisonadmin.core.domain.access import SYSTEM, Permission, Role
 from poisonadmin.decisions.operations.commands.beginning import begin, decide_on
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.restart_jobs.commands import save_restart_job
@@ -361,7 +361,7 @@ def make_everything() -> dict[str, int]:
         "saved_report_id": save_report("weekly", asked_report("failures"), is_shared=True, principal=SYSTEM)[0],
         "alert_delivery_id": AlertDelivery.objects.earliest("id").id,
         "masking_rule_id": save_masking_rule(
-            MaskingRuleFields(match="hidden.#", header="X-Customer"), principal=SYSTEM
+            MaskingRuleFields(match="hidden.#", header="X-Customer", allowed_roles=list(Role)), principal=SYSTEM
         ).id,
         "rule_id": create_rule("before", fields, principal=SYSTEM).id,
         "source_id": source.id,
