@@ -244,7 +244,8 @@ def page() -> str:
         [
             "# States of a message",
             "",
-            "`python -m poisonadmin.messages.domain.states > docs/use/states.md` writes this page.",
+            # A comment, which no reader of help sees.
+            '[//]: # "python -m poisonadmin.messages.domain.states > docs/use/states.md"',
             "",
             *_table(
                 ("state", "name", "means"), ((f"`{one}`", LABELS[State(one)], text) for one, text in STATES.items())
