@@ -15,7 +15,7 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import call_command
-from playwright.sync_api import Browser, Page, StorageState, sync_playwright
+from playwright.sync_api import Browser, Page, StorageState, expect, sync_playwright
 from pytest_django import DjangoDbBlocker
 
 from poisonadmin.core.domain.access import Role
@@ -28,6 +28,8 @@ from tests.fixtures.database import Snapshot, taken_away
 
 PASSWORD = "correct-horse-battery"
 START_SECONDS = 120
+# Beside the rest of the suite a page may take as long; what never comes fails all the same.
+expect.set_options(timeout=30_000)
 
 
 @dataclass

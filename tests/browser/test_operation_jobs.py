@@ -44,9 +44,9 @@ def test_a_canary_and_a_rate_take_seven_clicks_and_are_watched_to_their_end(visi
     expect(steps).to_have_count(4)
     expect(page.locator("#operation")).to_contain_text("At most 500 deliveries a second")
     for done in range(5):
-        expect(page.locator(".stages > .step-done")).to_have_count(done, timeout=15_000)
+        expect(page.locator(".stages > .step-done")).to_have_count(done)
         if done == 2:
-            expect(steps.nth(2)).to_have_text(re.compile(r"100\s+running"), timeout=15_000)
+            expect(steps.nth(2)).to_have_text(re.compile(r"100\s+running"))
             assert violations(page) == []
         if done < 4:
             carry_on()
