@@ -104,4 +104,4 @@ def test_masked_values_stay_masked_and_are_compared_all_the_same(browser_of: Bro
     assert "CANARY" not in for_viewer + page
     assert '<div class="leaf shared"><span class="key wild">currency</span>: <span class="string wild">&quot;[m' in page
     assert "leaf" not in for_viewer
-    assert 'disabled title="For the role operator or ' in for_viewer
+    assert 'title="For the role operator or ' in for_viewer

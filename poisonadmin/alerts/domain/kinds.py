@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from poisonadmin.groups.domain.failures import LEAST_QUIET_MINUTES
+
 
 class AlertKind(StrEnum):
     NEW_GROUP = "new_group"
@@ -66,8 +68,6 @@ class AlertKindInfo:
     has_search: bool = False
 
 
-# A gap between two failures of a group that is shorter than this is no quiet.
-LEAST_QUIET_MINUTES = 5
 MOST_MINUTES = 30 * 24 * 60
 KINDS: Mapping[AlertKind, AlertKindInfo] = {
     AlertKind.NEW_GROUP: AlertKindInfo("New failure group"),

@@ -6,10 +6,9 @@ from datetime import datetime
 
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.alerts.domain.kinds import LEAST_QUIET_MINUTES
 from poisonadmin.archive.domain.figures import FAILURES, KEPT_MONTHS
 from poisonadmin.core.queries.sql import named_sql, raw
-from poisonadmin.groups.domain.failures import FINGERPRINT_VERSION, HOURS_KEPT_DAYS
+from poisonadmin.groups.domain.failures import FINGERPRINT_VERSION, HOURS_KEPT_DAYS, LEAST_QUIET_MINUTES
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,8 @@ _CODE = re.compile(r'"([A-Za-z_]+)"\s*:\s*("[^"]+")')
 _BRACKETS = str.maketrans("", "", "{}[]")
 # For so long it is kept how many failures a group had in each hour.
 HOURS_KEPT_DAYS = 35
+# A gap between two failures of a group that is shorter than this is no quiet.
+LEAST_QUIET_MINUTES = 5
 # The classes of failures that a delivery itself finds, as `exception_class`.
 HTTP_STATUS_ERROR = "HttpStatusError"
 HTTP_TIMEOUT = "HttpTimeout"

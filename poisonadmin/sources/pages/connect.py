@@ -31,7 +31,7 @@ from poisonadmin.sources.pages.connect_forms import (
     PLACES,
     PROGRAMS,
     BeginForm,
-    Place,
+    Origin,
     QueuesForm,
     RetryForm,
     TargetForm,
@@ -65,9 +65,9 @@ class Guide:
         self.answers: dict[str, Any] = dict(request.session.get(KEPT, {}))
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Origin:
         """The place that was typed, where one was."""
-        return Place(**self.answers["place"])
+        return Origin(**self.answers["place"])
 
     @property
     def is_begun(self) -> bool:

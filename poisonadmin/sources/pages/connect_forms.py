@@ -29,7 +29,7 @@ PROGRAMS = "programs"
 
 
 @dataclass(frozen=True)
-class Place:
+class Origin:
     """The place that messages come from, as it was typed: what a source has before it is made."""
 
     name: str
@@ -112,7 +112,7 @@ class QueuesForm(PageForm):
         note="Add those that were found, or type the name of one that is not listed.",
     )
 
-    def __init__(self, data: Mapping[str, Any] | None, place: Place, **more: Any) -> None:
+    def __init__(self, data: Mapping[str, Any] | None, place: Origin, **more: Any) -> None:
         super().__init__(data, **more)
         self.place = place
 
@@ -141,7 +141,9 @@ class TargetForm(PageForm):
     destination = TextField("Destination", choices=[("", "–")])
     patterns = lines_of("For messages at these addresses, one pattern a line", hint="orders.#", rows=3)
 
-    def __init__(self, data: Mapping[str, Any] | None, place: Place, names: list[str], kept: Mapping[str, Any]) -> None:
+    def __init__(
+        self, data: Mapping[str, Any] | None, place: Origin, names: list[str], kept: Mapping[str, Any]
+    ) -> None:
         super().__init__(data, initial={"target": "back" if place.kind in BROKERS else "http", **kept})
         self.place, self.kept = place, kept
         self.fields["destination"].widget.choices += [(name, name) for name in names]
