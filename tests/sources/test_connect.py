@@ -235,3 +235,12 @@ def test_messages_may_go_nowhere_yet(admin: Client) -> None:
 def test_whoever_may_is_led_to_it_from_empty_pages(path: str, admin: Client, operator_browser: Client) -> None:
     assert 'href="/connect/"' in page(admin, path).partition("<main")[2].replace('<a href="/connect/">Connect</a>', "")
     assert 'href="/connect/"' not in page(operator_browser, path)
+
+
+@pytest.mark.parametrize(
+    "url", ["", "amqp://[bad", "amqp://", "amqp://drain:planted-canary@rabbit", "rabbit", "amqp://h:99999999"]
+)
+def test_a_place_without_a_name_and_with_a_wrong_url_is_refused_at_its_field(admin: Client, url: str) -> None:
+    answer = admin.post("/connect/", PLACE | {"name": "", "url": url})
+    assert answer.status_code == 422
+    assert 'id="url_error"' in answer.content.decode()

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db import connection, transaction
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
+from poisonadmin.brokers.domain.broker_urls import parse_broker_url
 from poisonadmin.brokers.domain.brokers import InvalidSource, may_keep_login, validate_broker_source, validate_login
 from poisonadmin.core.commands import audit, configured
 from poisonadmin.core.commands.locks import try_lock
@@ -226,13 +226,13 @@ def way_back(kind: str, config: Mapping[str, Any], secrets: Mapping[str, Any], *
     return {"kind": kind, "config": shared | more, "secrets": secrets}
 
 
-def name_for(url: str) -> str:
-    """Return the name of a source that nobody names: its first host.
+def name_for(kind: str, url: str) -> str:
+    """Return the name of a broker that nobody names: its first host. Errors: `InvalidBrokerUrl`.
 
-    >>> name_for("kafka://one.example.org:9092,two.example.org")
+    >>> name_for("kafka", "kafka://one.example.org:9092,two.example.org")
     'one.example.org'
     """
-    return (urlsplit(url).netloc.split(",")[0].split(":")[0] or url)[:MAX_NAME_CHARS]
+    return parse_broker_url(kind, url).hosts[0][0][:MAX_NAME_CHARS]
 
 
 def require_free(name: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from django import forms
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS, source_settings
+from poisonadmin.brokers.domain.broker_urls import InvalidBrokerUrl
 from poisonadmin.core.domain.addresses import ANY_WORDS, validate_pattern
 from poisonadmin.core.domain.durations import written
 from poisonadmin.core.domain.errors import AlreadyExists, InvalidField, PoisonAdminError, all_checked
@@ -58,8 +59,13 @@ class PlaceForm(ConfiguredForm):
         """Return what is kept: a name too, and the login that was typed before and still fits."""
         typed = super().arguments()
         kept = self.row.secrets if self.keeps_secrets() else {}
-        name = typed["name"] or name_for(self.cleaned_data.get("url", "")) or "broker"
-        return typed | {"name": name, "secrets": typed["secrets"] or kept}
+        return typed | {"name": typed["name"] or self._host(), "secrets": typed["secrets"] or kept}
+
+    def _host(self) -> str:
+        try:
+            return name_for(self.cleaned_data["kind"], self.cleaned_data["url"])
+        except (KeyError, InvalidBrokerUrl):
+            return "broker"  # the check of the URL says what is wrong
 
     def check(self) -> None:
         """Raise what the commands would refuse."""

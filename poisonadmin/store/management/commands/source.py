@@ -66,7 +66,7 @@ class Command(OperatorCommand):
             settings = {} if confirm is None else {"confirm_within_ms": confirm}
             patterns = options["match"] or [pattern_of(options["address"] or DEFAULT_TEMPLATE)]
             back = {"destination": way_back(**source, **settings), "patterns": patterns}
-        row = connect(Flow(options["name"] or name_for(url), source, **back), principal=PRINCIPAL)
+        row = connect(Flow(options["name"] or name_for(source["kind"], url), source, **back), principal=PRINCIPAL)
         assert row is not None
         self.stdout.write(f"The source {row.name} drains {', '.join(row.config[BROKERS[row.kind].drained])}.")
         if options["back"]:
