@@ -4,6 +4,7 @@
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from itertools import count
 from typing import NamedTuple
@@ -130,7 +131,10 @@ def collect(sink: Sink, begun: list[Begun], seconds: float) -> None:
 
 def shown(kind: str, one: Begun, rate: float, most: float) -> None:
     """Print what arrived, and check that all did, and no more in any second than `most`."""
+    begin = min(each.at for each in one.arrived)
+    seconds = Counter(int(each.at - begin) for each in one.arrived)
     print(f"{kind} at {rate:g}/s: {len(one.arrived)}, {one.a_second:.2f}/s, at most {one.most_in_a_second}")
+    print("in each second:", *(seconds[n] for n in range(max(seconds) + 1)))
     assert sorted(each.message_id for each in one.arrived) == one.members.ids, kind
     assert one.most_in_a_second <= most, kind
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from poisonadmin.delivery.domain.claim_plan import Allowance, LaneCap, operation_caps
+from poisonadmin.delivery.domain.claim_plan import Allowance, LaneCap, operation_caps, run_lengths
 
 
 class DueLane(NamedTuple):
@@ -76,3 +76,12 @@ def test_a_destination_gives_slots_of_its_own_rate_to_one_operation_at_a_time() 
 
 def test_a_rate_whose_slots_are_used_up_takes_nothing() -> None:
     assert operation_caps([DueLane(1, A, RATED, 0)], [room(A)], {}) == ()
+
+
+def test_of_each_conversation_twice_its_even_share_is_read() -> None:
+    """Of a hundred conversations and few slots, hundreds of messages would be read for each that begins."""
+    paced = [DueLane(n, A, RATED, 30) for n in range(10)]
+    free = [DueLane(20, A, 0), DueLane(21, B, FREE)]
+    lengths = run_lengths([*paced, *free], [room(A), room(B)], longest=50)
+    assert lengths == {lane.id: 6 for lane in paced} | {20: 50, 21: 50}
+    assert run_lengths([DueLane(1, A, RATED, 0)], [room(A)], longest=50) == {1: 0}

@@ -1,6 +1,7 @@
 """Ordered addresses: a conversation's messages one after the other; what cannot be delivered holds its successors."""
 
 import pytest
+from django.db import connection
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.claim import claim_due, seconds_until_due
@@ -10,7 +11,7 @@ from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.store.models.claim import ClaimShard
 from poisonadmin.store.models.lane import Lane
 from poisonadmin.store.models.message import Message
-from tests.fixtures.decisions import approve, mark_fail, quarantine
+from tests.fixtures.decisions import approve, mark_fail, quarantine, redirect, restore
 from tests.fixtures.delivery import answer, claim, counted, counters, end_nodes, enqueue, make_destination, states
 from tests.messages.overlap import overlap, rows
 
@@ -122,6 +123,88 @@ def test_what_is_given_up_lets_its_successors_go(ordered: str) -> None:
     mark_fail([first], **WHY)
     settle()
     assert taken() == [second]
+
+
+def given_up_then_delivered() -> list[int]:
+    """Return three messages of a conversation: given up, delivered, and the head, which is claimed."""
+    first, second, third = ids = enqueue(3, conversation_id="c-1")
+    quarantine([first], **WHY)
+    assert taken() == []
+    mark_fail([first], **WHY)
+    assert taken() == [second, third]
+    deliver([second])
+    assert Lane.objects.get(conversation_id="c-1").delivered_below == third
+    return ids
+
+
+def test_what_is_restored_holds_its_successors_again(ordered: str) -> None:
+    make_destination(ordered=True, redelivery_delay=0)
+    first, second, third = given_up_then_delivered()
+    restore([first], **WHY)
+    answer([third], "failed")
+    settle()
+    assert states([first, second, third]) == ["NDLV", "DLVD", "TBDL"]
+    assert taken() == [], "the head is the one that was restored"
+    assert Lane.objects.get(conversation_id="c-1").head_id == first
+    approve([first], **WHY)
+    assert taken() == [first, third]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_is_restored_while_heads_are_read_holds_its_successors_too() -> None:
+    make_destination(ordered=True, redelivery_delay=0)
+    first, _, third = given_up_then_delivered()
+    answer([third], "failed")
+    race = overlap(lambda: restore([first], **WHY), settle)
+    assert not race.waited
+    assert taken() == []
+    assert Lane.objects.get(conversation_id="c-1").head_id == first
+
+
+def test_what_comes_from_another_address_holds_its_successors_there(ordered: str) -> None:
+    make_destination(ordered=True, redelivery_delay=0)
+    (moved,) = enqueue(address="orders.us", conversation_id="c-1")
+    (later,) = enqueue(conversation_id="c-1")
+    quarantine([moved], **WHY)
+    assert taken() == [later]
+    redirect([moved], params={"address": "orders.eu"}, **WHY)
+    answer([later], "failed")
+    settle()
+    assert taken() == [moved, later]
+
+
+def test_what_arrives_late_goes_first(ordered: str) -> None:
+    """A transaction may be committed after another that began later and has greater ids."""
+    make_destination(ordered=True, redelivery_delay=0)
+    late, later = enqueue(2, conversation_id="c-1")
+    Message.objects.filter(id=late).update(due_at="2100-01-01T00:00:00Z", address_id=0)
+    assert taken() == [later]
+    answer([later], "failed")
+    settle()
+    Message.objects.filter(id=late).update(
+        due_at="2020-01-01T00:00:00Z", address_id=Message.objects.get(id=later).address_id
+    )
+    Lane.objects.filter(conversation_id=None).update(next_due="2020-01-01T00:00:00Z")
+    assert taken() == [late, later]
+
+
+def test_the_delivered_part_of_a_long_conversation_is_not_read_again(ordered: str) -> None:
+    delivered = enqueue(2_000, conversation_id="c-1")
+    while ids := taken():
+        deliver(ids)
+    assert states(delivered) == ["DLVD"] * 2_000
+    Message.objects.filter(id__in=delivered).update(due_at="2020-01-01T00:00:00Z")
+    (next_one,) = enqueue(conversation_id="c-1")
+    before = index_reads()
+    assert taken() == [next_one]
+    assert index_reads() - before < 100
+
+
+def index_reads() -> int:
+    """Return how many messages this transaction has found by their ids so far."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'message'")
+        return int(cursor.fetchone()[0])
 
 
 def test_a_run_has_a_greatest_length(ordered: str) -> None:

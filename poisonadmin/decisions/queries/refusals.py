@@ -233,17 +233,19 @@ WITH going AS MATERIALIZED (
     FROM {members} JOIN message ON message.id = member.id {joins}
     WHERE EXISTS (SELECT FROM address WHERE is_ordered) AND {place}.is_ordered AND {place}.destination_id IS NOT NULL
       AND envelope.conversation_id IS NOT NULL AND ({refusal}) IS NULL
-), parked AS MATERIALIZED (
-    SELECT one.address_id, one.conversation_id, head.id
-    FROM (SELECT DISTINCT address_id, conversation_id FROM going) AS one CROSS JOIN LATERAL (
-        SELECT message.id FROM envelope AS near JOIN message ON message.id = near.id {joins}
-        WHERE near.conversation_id = one.conversation_id AND message.address_id = one.address_id
-          AND message.state = 'NDLV' AND NOT (({refusal}) IS NULL AND EXISTS (
-              SELECT FROM selection_piece AS piece
-              WHERE piece.selection_id = %(selection)s AND message.id BETWEEN piece.first_id AND piece.last_id
-                AND message.id = ANY(piece.message_ids)))
-        ORDER BY message.id LIMIT 1
-    ) AS head
+), near AS MATERIALIZED (
+    SELECT message.id, one.address_id, one.conversation_id, ({refusal}) IS NULL AS may_go
+    FROM (SELECT address_id, conversation_id, max(id) AS last_id FROM going GROUP BY 1, 2) AS one
+         JOIN envelope AS other ON other.conversation_id = one.conversation_id AND other.id < one.last_id
+         JOIN message ON message.id = other.id {joins}
+    WHERE message.address_id = one.address_id AND message.state = 'NDLV'
+), chosen AS (
+    SELECT unnest(message_ids) AS id FROM selection_piece
+    WHERE selection_id = %(selection)s
+      AND first_id <= (SELECT max(id) FROM near) AND last_id >= (SELECT min(id) FROM near)
+), parked AS (
+    SELECT address_id, conversation_id, min(id) AS id FROM near
+    WHERE NOT (may_go AND id IN (SELECT id FROM chosen)) GROUP BY 1, 2
 )
 SELECT going.id FROM going JOIN parked USING (address_id, conversation_id) WHERE parked.id < going.id
 """,

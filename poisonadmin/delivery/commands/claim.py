@@ -33,6 +33,7 @@ from poisonadmin.delivery.domain.claim_plan import (
     isolated_allowances,
     lane_caps,
     operation_caps,
+    run_lengths,
     slots_ahead,
 )
 from poisonadmin.delivery.domain.lease import LEASE_SECONDS
@@ -285,7 +286,8 @@ def _claim(allow: Callable[[list[Capacity]], tuple[Allowance, ...]], tasks: int,
         lanes = _due_lanes(cursor, given, isolation=isolation)
         if isolation:  # one destination a claim: a node that crashes with it has only these to suspect
             lanes = [lane for lane in lanes if lane.destination_id == lanes[0].destination_id]
-        runs = ordered_conversations.runs(cursor, [lane.id for lane in lanes if lane.is_ordered])
+        lengths = run_lengths([lane for lane in lanes if lane.is_ordered], given, longest=ordered_conversations.RUN)
+        runs = ordered_conversations.runs(cursor, lengths)
         # Conversations have lanes of their own: where all have one, nothing is due on the lane that they came to.
         left = [lane.id for lane in lanes if lane.is_ordered and lane.run_due is None and lane.id not in runs]
         if left:
@@ -305,7 +307,7 @@ def _claim(allow: Callable[[list[Capacity]], tuple[Allowance, ...]], tasks: int,
         (claim_id,) = cursor.fetchone()
         used = _take(cursor, claim_id, given, caps, tasks=tasks, runs=ordered, paces=paces)
         cursor.execute(str(_RAISE_LOW_WATER_MARKS), {"lanes": [cap.lane_id for cap in caps]})
-        ordered_conversations.refresh_heads(cursor, {lane.id for lane in lanes if lane.run_due is not None})
+        ordered_conversations.refresh_heads(cursor, {lane.id: None for lane in lanes if lane.run_due is not None})
         if not used:
             cursor.execute("DELETE FROM claim WHERE id = %s", [claim_id])
             return None

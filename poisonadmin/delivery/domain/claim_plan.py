@@ -179,6 +179,18 @@ class OperationLane(Protocol):
     def slots(self) -> int | None: ...
 
 
+def run_lengths(lanes: Collection[OperationLane], given: Iterable[Allowance], *, longest: int) -> dict[int, int]:
+    """Return how many messages of each due lane's conversation are worth a look: lane id -> at most `longest`.
+
+    Twice its even share of what may be taken: what one conversation does not have, others give.
+    """
+    takes = {allowance.destination_id: allowance.take for allowance in given}
+    kinds = {lane.id: (lane.destination_id, 0 if lane.slots is None else lane.operation_id) for lane in lanes}
+    counts = Counter(kinds.values())
+    shares = {lane.id: takes[lane.destination_id] if lane.slots is None else lane.slots for lane in lanes}
+    return {lane: min(longest, 2 * -(-share // counts[kinds[lane]])) for lane, share in shares.items()}
+
+
 def operation_caps(
     lanes: Iterable[OperationLane],
     given: Collection[Allowance],

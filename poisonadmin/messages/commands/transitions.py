@@ -27,9 +27,17 @@ _AFTER = ("id", "state", "attempt_number", *_COUNTED)
 _PARKED = {"due_at": "NULL", "expires_at": "NULL"}
 
 # The payloads of final messages may be removed; what leads from there to a delivery leads over NDLV.
-_MAY_LACK_PAYLOAD = (State.NDLV, State.FAIL, State.DLVD)
+_FINAL = (State.FAIL, State.DLVD)
+_MAY_LACK_PAYLOAD = (State.NDLV, *_FINAL)
 
 COUNT_CHANGED = "SELECT count(*) FROM changed"
+
+# Where messages are undelivered again, or come to from elsewhere, the heads of conversations are looked for anew
+# (delivery/commands/ordered_conversations.py).
+STALE_HEADS = """stale_heads AS (
+    INSERT INTO stale_heads (address_id)
+    SELECT DISTINCT address.id FROM changed JOIN address ON address.id = address_id AND is_ordered
+)"""
 
 # By these a message is given up on, or tried again, because of the result of their delivery.
 _FAILURES = (Event.FAILED, Event.CRASHED, Event.NODE_LOST, Event.ROLLED_BACK, Event.DISCARDED, Event.RETURNED)
@@ -107,6 +115,7 @@ def move(
     returned = [f"message.{column}" for column in (*_AFTER, *(["operation_id"] if is_result else []))]
     returned += [f"chosen.{column} AS was_{column}" for column in before_it]
     returned += [] if isinstance(event, Event) else [f"{event} AS event"]
+    is_new_there = "address_id" in values or (start in _FINAL and to not in _FINAL)
     history = _history(_text(event), f"'{start}'", _constant(to), parts)
     results = _results(_text(event), start, _constant(to), before_it) if is_result else EMPTY
     statement = named_sql(
@@ -123,7 +132,7 @@ WITH {before}chosen AS ({query}), changed AS (
         sets=_list(f"{column} = {value}" for column, value in values.items()),
         found=_found(rows, start),
         returned=_list([*returned, *parts.shows]),
-        beside=_parts(parts.beside),
+        beside=_parts(f"{_parts(parts.beside)}{STALE_HEADS if is_new_there else ''}"),
         history=history,
         results=results,
         counts=_counts(start, to, before_it),

@@ -57,7 +57,8 @@ class Lane(models.Model):
     kinds to itself: its messages go behind the others, at its rate, and not while it is paused.
     `next_due` is a floor: no TBDL message of the lane is due earlier. NULL: none waits. For a conversation it is when
     its head is due, and NULL while the head is under way or waits for a decision.
-    `head_id`: a conversation's first undelivered message, behind which the others are held.
+    `head_id`: a conversation's first undelivered message, behind which the others are held. `delivered_below`: on this
+    address the conversation has no undelivered message with a smaller id; NULL: unknown.
     `is_open`: the address is ON, has a destination, the destination is enabled, and the lane is not `is_held`, as those
     of a paused operation are.
     """
@@ -68,6 +69,7 @@ class Lane(models.Model):
     is_open = models.BooleanField(db_default=False)
     next_due = models.DateTimeField(null=True)
     head_id = models.BigIntegerField(null=True)
+    delivered_below = models.BigIntegerField(null=True)
     is_isolation = models.BooleanField(db_default=False)
     operation_id = models.BigIntegerField(null=True)
     is_held = models.BooleanField(db_default=False)
@@ -88,6 +90,16 @@ class Lane(models.Model):
             models.UniqueConstraint(fields=["address"], name="lane_plain_once", condition=Q(is_plain=True)),
         ]
         indexes = [models.Index("next_due", name="lane_ready", condition=Q(is_open=True))]
+
+
+class StaleHeads(models.Model):
+    """An ordered address at which messages may be undelivered below `delivered_below`; the next claim takes the row."""
+
+    id = models.BigAutoField(primary_key=True)
+    address_id = models.BigIntegerField()
+
+    class Meta:
+        db_table = "stale_heads"
 
 
 class Conversation(models.Model):

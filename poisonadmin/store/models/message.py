@@ -171,9 +171,9 @@ class Envelope(models.Model):
         indexes = [
             models.Index(fields=["message_id"], opclasses=["varchar_pattern_ops"], name="envelope_by_message_id"),
             models.Index(
-                fields=["conversation_id"],
-                opclasses=["varchar_pattern_ops"],
-                name="envelope_by_conversation",
+                fields=["conversation_id", "id"],
+                opclasses=["varchar_pattern_ops", "int8_ops"],
+                name="envelope_in_conversation",
                 condition=Q(conversation_id__isnull=False),
             ),
             models.Index("bookmark", name="envelope_by_bookmark", condition=Q(bookmark__isnull=False)),
