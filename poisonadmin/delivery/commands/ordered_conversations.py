@@ -107,7 +107,7 @@ WITH looked_at AS (
         SELECT message.id, message.due_at, message.lane_id, message.state = 'TBDL' AND NOT {is_held} AS may_begin
         FROM {same}
         WHERE message.address_id = lane.address_id AND message.state IN ('TBDL', 'DLNG', 'NDLV')
-        ORDER BY message.id LIMIT 1
+        ORDER BY same.id LIMIT 1
     ) AS head ON TRUE
 )
 UPDATE lane SET head_id = looked_at.head_id, next_due = looked_at.next_due, delivered_below = looked_at.delivered_below
@@ -148,7 +148,7 @@ FROM unnest(%(lanes)s::bigint[], %(lengths)s::int[]) AS read (id, length) JOIN l
                        AND (message.expires_at IS NULL OR message.expires_at > now()) AND NOT {is_held} AS may_follow
             FROM {same}
             WHERE message.address_id = lane.address_id AND message.state IN ('TBDL', 'DLNG', 'NDLV')
-            ORDER BY message.id LIMIT read.length
+            ORDER BY same.id LIMIT read.length
         ) AS undelivered
     ) AS followed WHERE may_follow
 ) AS run
