@@ -21,7 +21,7 @@ class Plan:
     `died`: how the members came to wait for a decision. `actions`: the operations, one after the other; of two the
     first is cancelled in the middle. `interrupt`: what a person does while a member is under way. `then`: what becomes
     of the members when all is over. `awaits`: it waits for a version of its consumer. `guards`: it leaves alone what
-    may have been processed, as two of the members may.
+    may have been processed, as two of the members may. `mistaken`: they were marked FAIL before, which was undone.
     """
 
     kind: str = "http"
@@ -38,6 +38,7 @@ class Plan:
     by_job: bool = False
     awaits: bool = False
     guards: bool = False
+    mistaken: bool = False
     then: list[str] = field(default_factory=list)
 
 
@@ -92,6 +93,7 @@ FEATURES: dict[str, Callable[[Plan], None]] = {
     "sign-off": _fields(signs_off=True),
     "awaited version": _fields(awaits=True, has_canary=True),
     "replay guard": _fields(guards=True),
+    "undo": _fields(mistaken=True),
 }
 
 

@@ -1,6 +1,7 @@
 """A scene: members that wait for a decision, bystanders, an operation on them, and whoever interrupts it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from django.conf import settings
@@ -15,6 +16,7 @@ from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.decisions.operations.commands.awaited_versions import begin_awaited
 from poisonadmin.decisions.operations.commands.beginning import OperationTerms, begin
 from poisonadmin.decisions.operations.commands.operations import carry_on, change
+from poisonadmin.decisions.operations.commands.undoing import undo
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.domain.awaited_version import BeginWhen
 from poisonadmin.decisions.operations.domain.lifecycle import OperationChange
@@ -90,6 +92,8 @@ class Scene:
     def play(self) -> None:
         """Carry out each operation to its end, and check what became of everybody."""
         self.bystanders += enqueue(2, self._address)
+        if self.plan.mistaken:
+            self._mark_and_undo()
         for place, (action, params) in enumerate(self.plan.actions):
             is_last = place == len(self.plan.actions) - 1
             self._operate(action, self._named(params), self.plan.interrupt if is_last else "cancel")
@@ -186,6 +190,17 @@ class Scene:
                 assert self._now().state == "cancelling", "one of it is under way"
 
     # The operation.
+
+    def _mark_and_undo(self) -> None:
+        before = self.found(self.members)
+        marked = begin(freeze(ids=self.members, principal=SYSTEM), OperationAction.FAIL, reason="no", principal=SYSTEM)
+        self.worker.work()
+        assert {one.state for one in self.found(self.members).values()} == {"FAIL"}
+        undo(marked, principal=SYSTEM)
+        after = {
+            message: replace(one, reason=before[message].reason) for message, one in self.found(self.members).items()
+        }
+        assert after == before, "what was undone is not as it was"
 
     def _operate(self, action: OperationAction, params: Mapping[str, Any], interrupt: str | None) -> None:
         self.interrupt, self.is_interrupted = interrupt, False
