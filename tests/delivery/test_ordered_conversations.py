@@ -9,7 +9,7 @@ from poisonadmin.delivery.commands.ordered_conversations import RUN, clear_lanes
 from poisonadmin.delivery.commands.recovery import recover
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.store.models.claim import ClaimShard
-from poisonadmin.store.models.lane import Lane
+from poisonadmin.store.models.lane import Lane, StaleHeads
 from poisonadmin.store.models.message import Message
 from tests.fixtures.decisions import approve, mark_fail, quarantine, redirect, restore
 from tests.fixtures.delivery import answer, claim, counted, counters, end_nodes, enqueue, make_destination, states
@@ -140,9 +140,10 @@ def given_up_then_delivered() -> list[int]:
 def test_what_is_restored_holds_its_successors_again(ordered: str) -> None:
     make_destination(ordered=True, redelivery_delay=0)
     first, second, third = given_up_then_delivered()
-    restore([first], **WHY)
     answer([third], "failed")
     settle()
+    assert not StaleHeads.objects.exists(), "it is on the address that it was on"
+    restore([first], **WHY)
     assert states([first, second, third]) == ["NDLV", "DLVD", "TBDL"]
     assert taken() == [], "the head is the one that was restored"
     assert Lane.objects.get(conversation_id="c-1").head_id == first

@@ -15,7 +15,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.sql import name, named_sql, names, raw
-from poisonadmin.messages.commands.transitions import STALE_HEADS, StatementParts, enter
+from poisonadmin.messages.commands.transitions import StatementParts, enter, stale_heads
 from poisonadmin.messages.domain.attempt import ATTEMPT_COLUMNS
 from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.messages.queries.archived_index import rows_of
@@ -53,7 +53,7 @@ _ENTER = enter(
     },
     chosen="""address JOIN lane ON lane.address_id = address.id AND lane.is_plain
               WHERE address.name = %(address)s""",
-    parts=StatementParts(beside=STALE_HEADS),
+    parts=StatementParts(beside=str(stale_heads())),
 )
 _ATTEMPT_COLUMNS = [column.name for column in ATTEMPT_COLUMNS]
 _ATTEMPT = str(

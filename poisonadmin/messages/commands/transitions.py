@@ -32,13 +32,6 @@ _MAY_LACK_PAYLOAD = (State.NDLV, *_FINAL)
 
 COUNT_CHANGED = "SELECT count(*) FROM changed"
 
-# Where messages are undelivered again, or come to from elsewhere, the heads of conversations are looked for anew
-# (delivery/commands/ordered_conversations.py).
-STALE_HEADS = """stale_heads AS (
-    INSERT INTO stale_heads (address_id)
-    SELECT DISTINCT address.id FROM changed JOIN address ON address.id = address_id AND is_ordered
-)"""
-
 # By these a message is given up on, or tried again, because of the result of their delivery.
 _FAILURES = (Event.FAILED, Event.CRASHED, Event.NODE_LOST, Event.ROLLED_BACK, Event.DISCARDED, Event.RETURNED)
 # From this state the end of a conversation is that of a delivery, with an error; what waits beside it is parked.
@@ -115,7 +108,11 @@ def move(
     returned = [f"message.{column}" for column in (*_AFTER, *(["operation_id"] if is_result else []))]
     returned += [f"chosen.{column} AS was_{column}" for column in before_it]
     returned += [] if isinstance(event, Event) else [f"{event} AS event"]
-    is_new_there = "address_id" in values or (start in _FINAL and to not in _FINAL)
+    beside = _parts(parts.beside)
+    if start in _FINAL and to not in _FINAL:
+        beside += stale_heads()
+    elif "address_id" in values:
+        beside += stale_heads("address_id <> was_address_id")
     history = _history(_text(event), f"'{start}'", _constant(to), parts)
     results = _results(_text(event), start, _constant(to), before_it) if is_result else EMPTY
     statement = named_sql(
@@ -132,7 +129,7 @@ WITH {before}chosen AS ({query}), changed AS (
         sets=_list(f"{column} = {value}" for column, value in values.items()),
         found=_found(rows, start),
         returned=_list([*returned, *parts.shows]),
-        beside=_parts(f"{_parts(parts.beside)}{STALE_HEADS if is_new_there else ''}"),
+        beside=beside,
         history=history,
         results=results,
         counts=_counts(start, to, before_it),
@@ -202,6 +199,20 @@ WITH changed AS MATERIALIZED ({chosen}), {_parts(parts.beside)}
 {history}
 {parts.then}
 """
+
+
+def stale_heads(these: str = "TRUE") -> Sql:
+    """Return the common table expression that has heads of conversations looked for anew (ordered_conversations.py).
+
+    `these`: a condition on `changed`, which are undelivered again, or come from another address.
+    """
+    return named_sql(
+        """stale_heads AS (
+    INSERT INTO stale_heads (address_id)
+    SELECT DISTINCT address.id FROM changed JOIN address ON address.id = address_id AND is_ordered WHERE {these}
+), """,
+        these=raw(these),
+    )
 
 
 def _values(columns: Mapping[str, str], to: State | None, reason: Reason | None) -> dict[str, str]:
