@@ -147,8 +147,7 @@ def paced(sink: Sink, rate: float, seconds: float, kinds: tuple[str, ...], conve
     collect(sink, begun, seconds * 1.6 + 20)
     for kind, one in zip(kinds, begun, strict=True):
         # In short, beside all other tests, a request that began in time may come late and fall among the next ones.
-        # A hundredth of a second on the way to the receiver is a hundredth of the rate more.
-        shown(kind, one, rate, rate + (max(1, rate / 100) if seconds >= MINUTE else 2))
+        shown(kind, one, rate, rate + (1 if seconds >= MINUTE else 2))
         until(lambda one=one: state(one.operation) == "completed", 20)  # type: ignore[misc]
     return begun
 
