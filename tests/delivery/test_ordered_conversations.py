@@ -1,16 +1,27 @@
 """Ordered addresses: a conversation's messages one after the other; what cannot be delivered holds its successors."""
 
+import time
+
 import pytest
 from django.db import connection, transaction
 
+from poisonadmin.archive.commands.requests import request_archive_run
+from poisonadmin.archive.commands.restoring import restore_from_archive
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.decisions.operations.commands.beginning import OperationTerms, begin
+from poisonadmin.decisions.operations.commands.operations import carry_on
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.domain.pace import Pace
 from poisonadmin.delivery.commands.claim import claim_due, seconds_until_due
 from poisonadmin.delivery.commands.ordered_conversations import RUN, clear_lanes
 from poisonadmin.delivery.commands.recovery import recover
 from poisonadmin.delivery.commands.settle import settle
+from poisonadmin.search.commands.selections import freeze
 from poisonadmin.store.models.claim import ClaimShard
 from poisonadmin.store.models.lane import Lane, StaleHeads
 from poisonadmin.store.models.message import Message
+from tests.archive.fixtures import age, archive_with, in_process, place  # noqa: F401  (fixtures)
+from tests.archive.in_process import InProcessStore
 from tests.fixtures.decisions import approve, mark_fail, quarantine, redirect, restore
 from tests.fixtures.delivery import answer, claim, counted, counters, end_nodes, enqueue, make_destination, states
 from tests.messages.overlap import overlap, rows
@@ -160,6 +171,41 @@ def test_what_is_restored_while_heads_are_read_holds_its_successors_too() -> Non
     assert not race.waited
     assert taken() == []
     assert Lane.objects.get(conversation_id="c-1").head_id == first
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("in_process")
+def test_what_is_restored_from_the_archive_holds_its_successors_again(place: str) -> None:  # noqa: F811
+    make_destination(ordered=True, redelivery_delay=0)
+    first, _, third = given_up_then_delivered()
+    age([first], days=500)
+    request_archive_run(principal=SYSTEM)
+    archive_with(InProcessStore(place))
+    assert not Message.objects.filter(id=first).exists()
+    restore_from_archive(first, **WHY)
+    answer([third], "failed")
+    settle()
+    assert taken() == []
+    approve([first], **WHY)
+    assert taken()[0] == first
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_is_restored_holds_what_an_operation_delivers() -> None:
+    make_destination(ordered=True, redelivery_delay=0)
+    first, second, third = ids = enqueue(3, conversation_id="c-1")
+    quarantine(ids, **WHY)
+    mark_fail([first], **WHY)
+    selection = freeze(ids=[second, third], principal=SYSTEM)
+    begin(selection, OperationAction.APPROVE, terms=OperationTerms(Pace(1.0)), **WHY)
+    carry_on()
+    assert taken() == [second], "one a second"
+    deliver([second])
+    restore([first], **WHY)
+    time.sleep(1.1)
+    assert taken() == [], "the next slot has come, and its member is held"
+    mark_fail([first], **WHY)
+    assert taken() == [third]
 
 
 def test_what_comes_from_another_address_holds_its_successors_there(ordered: str) -> None:
