@@ -27,7 +27,7 @@ def test_a_deploys_dead_letters_are_approved_at_once_and_the_rest_is_mended(visi
         take_dead("dead", original_address="invoices.created")
     page = visit.open("/")
     click = Clicks(page)
-    click(role="link", name="Needs decision NDLV")
+    click(role="link", name=f"Needs decision {GOOD + NOWHERE}")
     expect(page.locator(".facets .total")).to_have_text(f"{GOOD + NOWHERE} messages")
     click(role="button", name=f"Select all {GOOD + NOWHERE} that match")
     expect(page.get_by_role("heading", level=1)).to_have_text(f"{GOOD + NOWHERE} messages selected")

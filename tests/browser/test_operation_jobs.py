@@ -30,7 +30,7 @@ def test_a_canary_and_a_rate_take_seven_clicks_and_are_watched_to_their_end(visi
     visit.page.set_viewport_size({"width": width, "height": 900})
     page = visit.open("/")
     click = Clicks(page)
-    click(role="link", name="Needs decision NDLV")
+    click(role="link", name=f"Needs decision {GOOD + NOWHERE}")
     click(role="button", name=f"Select all {GOOD + NOWHERE} that match")
     click(role="link", name="Give invoices.created a destination")
     click.choose("Delivers to", "shop")

@@ -18,6 +18,7 @@ from poisonadmin.decisions.commands.refused_decisions import NotListed
 from poisonadmin.decisions.operations.commands.releases import release_bookmark
 from poisonadmin.desk.api.poison_events import MAX_STREAMS, MAX_STREAMS_EACH
 from poisonadmin.poison_list.commands import Report, report
+from poisonadmin.poison_list.queries.feed import NAME
 from poisonadmin.store.models.poison import PoisonEntry
 from poisonadmin.system.commands.accounts import create_token
 from tests.fixtures.api import make_user
@@ -61,6 +62,19 @@ def fill(count: int) -> None:
             " SELECT %s, n::text, repeat('x', 1000), 'test', TRUE FROM generate_series(1, %s) AS n",
             [SOURCE, count],
         )
+
+
+def connections() -> int:
+    """Count the connections to the database that feed streams: two for each process that has any."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE application_name = %s", [NAME])
+        return int(cursor.fetchone()[0])
+
+
+def end_connections() -> None:
+    """End the connections to the database that feed streams."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s", [NAME])
 
 
 @pytest.fixture
@@ -126,8 +140,7 @@ def test_a_stream_ends_with_its_database_connection_and_the_guard_comes_back(
     guard = make_guard(SOURCE).start()
     with closing(open_stream(service)) as stream:
         read_until(stream, b"event: loaded")
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
+        end_connections()
         while stream.recv(65536):
             """Read to the end."""
     service.ask("POST", "poison-list/", {"source": SOURCE, "bookmark": "13", "why": "spoilt"})
@@ -153,8 +166,7 @@ def test_every_guard_ends_up_knowing_exactly_what_is_listed(service: Service, ma
     for thread in changing:
         thread.start()
     while any(thread.is_alive() for thread in changing):
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
+        end_connections()
         changing[0].join(0.3)
     listed = set(PoisonEntry.objects.filter(is_listed=True).values_list("bookmark", flat=True))
     for guard in guards:
@@ -170,11 +182,6 @@ def test_a_quiet_stream_says_that_it_is_alive(service: Service, impatient: Web) 
 
 def test_a_reader_that_takes_nothing_for_long_is_cut_off(service: Service, impatient: Web) -> None:
     fill(30_000)
-    with closing(open_stream(service, impatient.port, receive_bytes=4096)), connection.cursor() as cursor:
-        until(lambda: _listening(cursor) == 1)
-        until(lambda: _listening(cursor) == 0)
-
-
-def _listening(cursor: object) -> int:
-    cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%%' OR query = 'SELECT 1'")  # type: ignore[attr-defined]
-    return int(cursor.fetchone()[0])  # type: ignore[attr-defined]
+    with closing(open_stream(service, impatient.port, receive_bytes=4096)):
+        until(lambda: connections() == 2)
+        until(lambda: connections() == 0)

@@ -22,6 +22,8 @@ from poisonadmin.core.domain.locks import POISON_LIST_CHANNEL
 
 # Sent on POISON_LIST_CHANNEL in place of a change number when somebody's right to listen has ended.
 REVOKED = "revoked"
+# Of both connections, where the database shows who is connected.
+NAME = "poisonadmin poison list"
 KEEP_ALIVE_SECONDS = 10.0
 STUCK_SECONDS = 60.0
 ROWS_AT_ONCE = 500
@@ -214,4 +216,5 @@ async def _connect() -> psycopg.AsyncConnection[Any]:
     given = connection.get_connection_params()
     # These are Django's own, and not for asynchronous connections.
     parameters = {name: value for name, value in given.items() if name not in {"cursor_factory", "context"}}
+    parameters["application_name"] = NAME
     return await psycopg.AsyncConnection.connect(autocommit=True, connect_timeout=5, **parameters)
