@@ -210,7 +210,7 @@ class SourceTest(ApiView):
 
     @contract(Permission.CONFIGURE, "sources", {202: BROKER_CHECK}, body=BrokerCheckInput, acts=True)
     def post(self) -> Response:
-        """Check a broker before it is saved: connect, preview messages, or list queues. Follow `Location`."""
+        """Check a broker before it is saved: connect, preview or group messages, or list queues. Follow `Location`."""
         fields = dict(self.body)
         purpose, kind, config = BrokerCheckPurpose(fields.pop("purpose")), fields.pop("kind"), fields.pop("config")
         return _requested(
@@ -234,6 +234,18 @@ class SourcePreview(ApiView):
     def post(self, source_id: int) -> Response:
         """Show the first messages that wait at a source's broker, and leave them there. Follow `Location`."""
         return _requested_of(self, source_id, BrokerCheckPurpose.PREVIEW)
+
+
+class SourceGroups(ApiView):
+    """`/sources/{id}/groups/`."""
+
+    @contract(Permission.INGEST, "sources", {202: BROKER_CHECK}, acts=True)
+    def post(self, source_id: int) -> Response:
+        """Group the messages that wait at a source's broker by their failures, and leave them there.
+
+        Up to 5,000 messages are read. RabbitMQ cannot be observed. Follow `Location`.
+        """
+        return _requested_of(self, source_id, BrokerCheckPurpose.GROUPS)
 
 
 class SourceQueues(ApiView):
@@ -279,5 +291,6 @@ urlpatterns = [
     route("sources/checks/<id:check_id>/", BrokerCheckOne, name="api-broker-check"),
     route("sources/<id:source_id>/test/", SourceConnection, name="api-source-test"),
     route("sources/<id:source_id>/preview/", SourcePreview, name="api-source-preview"),
+    route("sources/<id:source_id>/groups/", SourceGroups, name="api-source-groups"),
     route("sources/<id:source_id>/queues/", SourceQueues, name="api-source-queues"),
 ]

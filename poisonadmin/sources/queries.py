@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db.models.functions import Coalesce
+
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
@@ -24,7 +26,8 @@ from poisonadmin.core.queries.rows import (
 from poisonadmin.core.queries.sql import Sql, raw
 from poisonadmin.runs.domain.kinds import KindName, RunState
 from poisonadmin.runs.queries.runs import RunFields, StoredRun, find_run
-from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, result_from
+from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, FoundMessage, result_from
+from poisonadmin.store.models.attempt import FailureGroup
 
 _SOURCES = Key(("s.id",), (int,), descending=False)
 _REJECTED = Key(("r.id",), (int,))
@@ -230,17 +233,34 @@ def get_broker_check(check_id: int, *, principal: Principal) -> BrokerCheckRow:
 
 
 def _masked(result: BrokerCheckResult, masks: Masks) -> BrokerCheckResult:
-    """Return the result with its messages masked by every rule: nobody knows at which addresses they will be."""
-    messages = [
+    """Return the result with its messages masked by every rule: nobody knows at which addresses they will be.
+
+    Its groups are those of messages that are here too, where there are any.
+    """
+    known = dict(
+        FailureGroup.objects.filter(fingerprint__in=[one.fingerprint for one in result.groups]).values_list(
+            "fingerprint", Coalesce("merged_into_id", "id")
+        )
+    )
+    groups = [
         replace(
             one,
-            payload_text=masks.body(one.payload_text.encode()).decode(),
-            headers={name: masks.header(name, text) for name, text in one.headers.items()},
-            exception_message=masks.text(one.exception_message),
+            title=masks.text(one.title) or "",
+            sample=_message_masked(one.sample, masks),
+            group_id=known.get(one.fingerprint),
         )
-        for one in result.messages
+        for one in result.groups
     ]
-    return replace(result, messages=messages)
+    return replace(result, messages=[_message_masked(one, masks) for one in result.messages], groups=groups)
+
+
+def _message_masked(message: FoundMessage, masks: Masks) -> FoundMessage:
+    return replace(
+        message,
+        payload_text=masks.body(message.payload_text.encode()).decode(),
+        headers={name: masks.header(name, text) for name, text in message.headers.items()},
+        exception_message=masks.text(message.exception_message),
+    )
 
 
 def _is_overdue(run: StoredRun) -> bool:

@@ -76,7 +76,7 @@ def test_a_preview_leaves_everything_where_it_is(queues: Queues, broker_adapter:
     _, dead = queues.dead_letter(numbered(5))
     login = queues.login(dead)
 
-    seen = broker_adapter.browse(login, 3)
+    seen = [*broker_adapter.browse(login, 3)]
 
     assert len({one.payload for one in seen}) == 3
     assert until_back(queues, dead, 5) == 5

@@ -2,11 +2,14 @@
 
 import pytest
 
+from poisonadmin.brokers.domain.broker_kinds import BROKERS
+from poisonadmin.brokers.domain.brokers import InvalidSource
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.runs.domain.kinds import RunState
 from poisonadmin.sources.commands.broker_checks import request_broker_check
 from poisonadmin.sources.domain.broker_checks import BrokerCheckPurpose
 from poisonadmin.sources.queries import BrokerCheckRow, get_broker_check
+from tests.brokers.exchange import read_all
 from tests.brokers.messages import Sent
 from tests.brokers.queues import Queues, until_back
 from tests.sources.checks import make_checks
@@ -40,6 +43,22 @@ def test_a_preview_shows_what_waits_and_leaves_it_there(queues: Queues) -> None:
     counted = checked(queues, dead, BrokerCheckPurpose.CONNECTION).result
     assert counted is not None
     assert counted.depth == 2
+
+
+def test_what_waits_is_grouped_and_left_where_the_broker_can_be_observed(queues: Queues) -> None:
+    bodies = [f"body-{number}" for number in range(30)]
+    original, dead = queues.dead_letter([Sent(body.encode()) for body in bodies])
+    if not BROKERS[queues.kind].can_be_observed:
+        with pytest.raises(InvalidSource, match="cannot be observed"):
+            checked(queues, dead, BrokerCheckPurpose.GROUPS)
+        return
+    found = checked(queues, dead, BrokerCheckPurpose.GROUPS).result
+    assert found is not None
+    (group,) = found.groups
+    assert (found.depth, found.groups_of, group.count, group.addresses) == (30, 30, 30, [original])
+    assert group.sample.payload_text in bodies
+    assert until_back(queues, dead, 30) == 30
+    assert not any(one.is_redelivered for one in read_all(queues, dead, 30))
 
 
 def test_a_queue_that_is_not_there_is_reported(queues: Queues) -> None:

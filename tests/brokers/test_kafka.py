@@ -5,12 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from poisonadmin.groups.domain.failures import fingerprint, from_dead_letter
 from tests.brokers.exchange import outgoing, publish, read_all
 from tests.brokers.kafka_topics import KafkaTopics, request_of
 from tests.brokers.messages import Sent
 from tests.brokers.proxy import proxy_to
 from workers.brokers.contract import BrokerError, Login, Outgoing, Shard
 from workers.brokers.kafka.adapter import ADAPTER
+from workers.brokers.sources import check_broker
 
 RUNS_WITH = ("kafka",)
 
@@ -73,6 +75,27 @@ def test_what_is_committed_is_not_read_again_by_its_group_and_is_by_another(queu
     assert ADAPTER.depth(other) == 5
     assert [one.payload for one in ADAPTER.browse(other, 2)] == [b"0", b"1"]
     assert ADAPTER.depth(other) == 5
+
+
+def test_records_are_grouped_by_their_failures_as_they_would_be_here(queues: KafkaTopics) -> None:
+    original, dead = queues.pair()
+    causes = ["shop.NoStock"] * 3 + ["shop.NoCustomer"] * 5 + ["shop.NoStock"]
+    headers = [
+        {"kafka_dlt-original-topic": original, "kafka_dlt-exception-cause-fqcn": cause}
+        | {"kafka_dlt-exception-message": f"order {number}"}
+        for number, cause in enumerate(causes)
+    ]
+    queues.publish(dead, [Sent(b"%d" % number, headers=one) for number, one in enumerate(headers)])
+    login = queues.login(dead)
+    config = {"url": login.url, "topics": [dead], "group": "observer"}
+    found = check_broker("groups", "kafka", config, {"username": login.username, "password": login.password})
+
+    assert [(one.title, one.count) for one in found.groups] == [("NoCustomer: order …", 5), ("NoStock: order …", 4)]
+    assert (found.depth, found.groups_of) == (9, 9)
+    taken = read_all(queues, dead, 9)
+    assert {one.fingerprint for one in found.groups} == {fingerprint(from_dead_letter(t.dead_letter)) for t in taken}
+    first, last = (f(t.dead_letter.failed_at for t in taken if t.dead_letter.failed_at) for f in (min, max))
+    assert {first, last} <= {at for one in found.groups for at in (one.first_failed_at, one.last_failed_at)}
 
 
 def test_a_record_that_the_broker_finds_too_large_is_refused_and_the_others_are_not(queues: KafkaTopics) -> None:

@@ -22,6 +22,7 @@ class Plan:
     first is cancelled in the middle. `interrupt`: what a person does while a member is under way. `then`: what becomes
     of the members when all is over. `awaits`: it waits for a version of its consumer. `guards`: it leaves alone what
     may have been processed, as two of the members may. `mistaken`: they were marked FAIL before, which was undone.
+    `masks`: who operates may not read the payloads. `snoozes`: their failure groups are snoozed until they grow.
     """
 
     kind: str = "http"
@@ -39,6 +40,8 @@ class Plan:
     awaits: bool = False
     guards: bool = False
     mistaken: bool = False
+    masks: bool = False
+    snoozes: bool = False
     then: list[str] = field(default_factory=list)
 
 
@@ -94,6 +97,8 @@ FEATURES: dict[str, Callable[[Plan], None]] = {
     "awaited version": _fields(awaits=True, has_canary=True),
     "replay guard": _fields(guards=True),
     "undo": _fields(mistaken=True),
+    "masking": _fields(masks=True),
+    "snooze": _fields(snoozes=True),
 }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from django.conf import settings
 from django.db import connection
 from django.db.models.functions import Now
@@ -11,7 +12,7 @@ from django.db.models.functions import Now
 from poisonadmin.archive.commands import runs
 from poisonadmin.archive.commands.holds import hold
 from poisonadmin.archive.commands.requests import request_archive_run
-from poisonadmin.core.domain.access import SYSTEM, Role, principal
+from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.decisions.operations.commands.awaited_versions import begin_awaited
 from poisonadmin.decisions.operations.commands.beginning import OperationTerms, begin
@@ -24,12 +25,16 @@ from poisonadmin.decisions.operations.domain.pace import Pace
 from poisonadmin.decisions.operations.domain.replay import WAIVABLE
 from poisonadmin.decisions.operations.queries.operations import OperationDetail, get_operation
 from poisonadmin.decisions.operations.queries.preview import preview
+from poisonadmin.decisions.queries.refusals import Masked
 from poisonadmin.decisions.restart_jobs.commands import run_once, save_restart_job
 from poisonadmin.decisions.sign_offs.commands import save_sign_off_rule, sign_off
 from poisonadmin.decisions.sign_offs.domain import SignOffDecision
 from poisonadmin.delivery.commands.claim import claim_due, claim_isolated
 from poisonadmin.delivery.commands.settle import settle
+from poisonadmin.desk.queries.detail import payload
 from poisonadmin.destinations.commands import save_destination
+from poisonadmin.groups.commands.annotations import annotate
+from poisonadmin.groups.queries.groups import get_group
 from poisonadmin.poison_list.commands import Report, report
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.runs.commands.engine import carry_out
@@ -40,6 +45,7 @@ from poisonadmin.store.models.deployment import SeenVersion
 from tests.archive.in_process import InProcessStore
 from tests.fixtures.api import take
 from tests.fixtures.delivery import answer, claim, end_nodes, enqueue
+from tests.masking.planted import mask
 from tests.pairs.features import BAD_ONE, MEMBERS, REPLAYS, Plan
 from tests.pairs.model import Expected, Found, check
 from tests.pairs.worker import Beginning, Worker
@@ -87,6 +93,11 @@ class Scene:
         self._save_policy({"max_delivery_attempts": -1} if plan.died == "conversation ended" else {})
         self.members = self._take_in()
         self._save_policy({})
+        self.by = SYSTEM
+        if plan.masks:
+            mask(f"{name}.#", str(Role.REVIEWER), json_path="$.a")
+            self.by = self._reader()
+        self.snoozed = self._snooze() if plan.snoozes else {}
         self.worker = Worker(self._answer, self._begins, is_ordered="ordered" in plan.policy)
 
     def play(self) -> None:
@@ -102,6 +113,13 @@ class Scene:
             self._then(then)
         now = get_operation(self.operation, principal=SYSTEM)
         assert (now.ledger, now.count) == (kept.ledger, kept.count), "a ledger changed with its members' rows"
+        for group, failures in self.snoozed.items():
+            after = get_group(group, principal=SYSTEM)
+            is_snoozed = after.snoozed_failures is not None
+            assert is_snoozed is (after.failures == failures), f"group {group} has {after.failures} failures"
+        for message in self.members if self.plan.masks else ():
+            seen = b"".join(payload(message, principal=self._reader()).slices)
+            assert b"[masked:" in seen, "it can be read now"
 
     # The members.
 
@@ -157,6 +175,20 @@ class Scene:
         """Return what the database has of messages."""
         return {row[0]: Found(*row[1:]) for row in fetch_rows(_FOUND, {"ids": list(ids)})}
 
+    def _reader(self) -> Principal:
+        """Return who operates where payloads are masked; what is masked is kept with each."""
+        return principal("otto", Role.OPERATOR)
+
+    def _snooze(self) -> dict[int, int]:
+        """Snooze the members' failure groups until they grow by one; return how many failures each has."""
+        groups = fetch_values(
+            "SELECT DISTINCT group_id FROM message WHERE id = ANY(%(ids)s) AND group_id IS NOT NULL",
+            {"ids": self.members},
+        )
+        for group in groups:
+            annotate(group, {"snoozed_until_grown": {"by": 1}}, principal=SYSTEM)
+        return {group: get_group(group, principal=SYSTEM).failures for group in groups}
+
     # What the receiver does, and who looks on.
 
     def _is_bad(self, message: int) -> bool:
@@ -207,10 +239,15 @@ class Scene:
         self.at = 1 if self.plan.has_canary else INTERRUPTED_AT
         before = self.found(self.members)
         undecided = [message for message, one in before.items() if one.state == "NDLV"]
-        selection = freeze(ids=undecided, principal=SYSTEM)
+        if action is OperationAction.PATCH and self.by is not SYSTEM:
+            unread = freeze(ids=undecided, principal=self.by)
+            with pytest.raises(Masked):
+                begin(unread, action, reason="mended", principal=self.by, params=params)
+            self.by = SYSTEM
+        selection = freeze(ids=undecided, principal=self.by)
         waive = () if self.plan.guards else WAIVABLE
-        found = get_selection(selection, principal=SYSTEM)
-        foreseen = preview(found, action, principal=SYSTEM, params=params, waive=waive)
+        found = get_selection(selection, principal=self.by)
+        foreseen = preview(found, action, principal=self.by, params=params, waive=waive)
         self.operation = self._begin(selection, action, params)
         if self.plan.signs_off:
             assert self._now().state == "waiting_for_sign_off"
@@ -254,7 +291,7 @@ class Scene:
         pace = Pace(self.plan.rate_per_second, has_canary=self.plan.has_canary)
         terms = OperationTerms(pace, begin_when=awaited, waive=() if self.plan.guards else None)
         if not self._is_job(action):
-            return begin(selection, action, reason="mended", principal=SYSTEM, params=params, terms=terms)
+            return begin(selection, action, reason="mended", principal=self.by, params=params, terms=terms)
         job = save_restart_job(
             self.name,
             schedule=None,

@@ -159,6 +159,8 @@ def test_a_saved_source_is_looked_at_with_its_own_login(admin: Caller, operator:
         logins.append(dict(login))
         return seen(purpose, kind, config, login)
 
+    refused = operator.post(f"sources/{made['id']}/groups/")
+    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (400, "purpose")
     for part in ("test", "preview", "queues"):
         asked = operator.post(f"sources/{made['id']}/{part}/")
         assert make_checks(check) == 1

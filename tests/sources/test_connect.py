@@ -170,7 +170,7 @@ def test_a_mistake_is_named_at_its_field(path: str, typed: dict[str, str], field
     if path != "/connect/":
         until_target(admin)
     if path == "/connect/retry/":
-        sent(admin, "/connect/target/", {"target": "later"})
+        sent(admin, "/connect/target/", {"target": "back", "patterns": "orders"})
     answer = admin.post(path, typed)
     text = answer.content.decode()
     assert (answer.status_code, f'id="{field}_error"' in text) == (422, True), text
@@ -187,6 +187,24 @@ def test_nothing_is_made_where_something_is_in_the_way(admin: Client) -> None:
     assert not Source.objects.exists()
     assert not Destination.objects.exists()
     assert PolicyRow.objects.count() == 1
+
+
+def test_a_queue_is_observed_only_and_what_goes_nowhere_yet_is_not_retried(admin: Client) -> None:
+    place = PLACE | {"kind": "artemis", "url": "stomp://artemis.example.org"}
+    sent(admin, "/connect/", place)
+    sent(admin, "/connect/queues/", {"queues": "orders.dlq"})
+    assert sent(admin, "/connect/target/", {"target": "later", "patterns": "orders.#"}) == "/connect/begin/"
+    assert "Retries" not in page(admin, "/connect/begin/")
+    sent(admin, "/connect/begin/", {"mode": "observe"})
+    source = Source.objects.get()
+    assert (source.is_enabled, PolicyRow.objects.exists(), Destination.objects.exists()) == (False, False, False)
+    assert f'hx-post="/sources/{source.id}/check/" hx-trigger="load' in page(admin, "/connect/made/")
+
+
+def test_rabbitmq_says_that_it_cannot_be_observed(admin: Client) -> None:
+    until_target(admin)
+    sent(admin, "/connect/target/", {"target": "later"})
+    assert "RabbitMQ cannot be observed" in page(admin, "/connect/begin/")
 
 
 def test_messages_go_back_and_the_source_begins_switched_off(admin: Client) -> None:

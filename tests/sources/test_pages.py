@@ -1,6 +1,7 @@
 """Sources on their pages: the forms, the broker check, how a source does."""
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -8,8 +9,10 @@ from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.sources.commands.setup import save_source
-from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, FoundMessage, FoundQueue
+from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, FoundGroup, FoundMessage, FoundQueue
+from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.intake import Source
+from tests.masking.planted import mask
 from tests.sources.checks import make_checks
 
 pytestmark = pytest.mark.django_db
@@ -117,6 +120,10 @@ def test_a_login_that_is_left_empty_stays_and_can_be_forgotten(admin: Client, so
 def seen(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str, str]) -> BrokerCheckResult:
     message = FoundMessage("orders.dlq", "m-1", None, False, "text/plain", 9, "<script>1</script>", {"x-<b>": "\u202e"})
     queue = FoundQueue("orders.<dlq>", 1_234, "named by the policy dlx")
+    if purpose == "groups":
+        at = datetime(2026, 1, 31, tzinfo=UTC)
+        group = FoundGroup("0" * 16, "NoStock: <b>canary</b>", 3, ["orders.eu"], at, at, message)
+        return BrokerCheckResult(7, groups=[group], groups_of=3)
     return BrokerCheckResult(3, [queue] if purpose == "queues" else [], [message] if purpose == "preview" else [])
 
 
@@ -143,6 +150,26 @@ def test_a_preview_shows_a_stranger_s_text_as_text(operator_browser: Client, sou
     assert "<script>1" not in text
     assert "x-&lt;b&gt;" in text
     assert "\u202e" not in text
+
+
+def test_the_failures_of_what_waits_are_shown_and_lead_to_their_group_here(operator_browser: Client) -> None:
+    config = {"url": "kafka://kafka.example.org", "topics": ["orders.dlt"]}
+    source = save_source("kafka", kind="kafka", config=config, principal=SYSTEM)
+    group = FailureGroup.objects.create(fingerprint="0" * 16, version=1, title="NoStock", error_class="NoStock")
+    asked = operator_browser.post(f"/sources/{source.id}/check/", {"check": "groups"})
+    assert make_checks(seen) == 1
+    text = page(operator_browser, asked["Location"])
+    for shown in ("NoStock: &lt;b&gt;canary", "3 of them were read", f'href="/groups/{group.id}/"', "orders.eu"):
+        assert shown in text, shown
+    mask("#")
+    text = page(operator_browser, asked["Location"])
+    assert ("canary" in text, "<script>" in text, "[masked:" in text) == (False, False, True)
+
+
+def test_rabbitmq_cannot_be_observed(admin: Client, source: Source) -> None:
+    assert "Observe" not in page(admin, f"/sources/{source.id}/")
+    answer = admin.post(f"/sources/{source.id}/check/", {"check": "groups"})
+    assert (answer.status_code, "RabbitMQ cannot be observed" in answer.content.decode()) == (400, True)
 
 
 def test_a_source_in_trouble_says_since_when_and_when_it_is_tried_again(

@@ -4,7 +4,7 @@ Everything here blocks; each object belongs to one thread.
 """
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -172,19 +172,18 @@ class Adapter(Protocol):
     def open_publisher(self, login: Login) -> Publisher:
         """Return a publisher; it connects when it first publishes."""
 
-    def browse(self, login: Login, limit: int) -> list[Incoming]:
-        """Return the first messages of what is drained, and leave them there. Errors: `BrokerError`."""
+    def browse(self, login: Login, limit: int) -> Iterator[Incoming]:
+        """Yield the first messages of what is drained, and leave them there. Errors: `BrokerError`."""
 
     def queues(self, login: Login) -> list[FoundQueue]:
         """Return the queues or topics there are, those with signs of dead letters first. Errors: `BrokerError`."""
 
 
-def first_messages(reader: Reader, limit: int) -> list[Incoming]:
-    """Return what a reader gives until nothing more comes for a moment, `limit` at most. Errors: `BrokerError`."""
-    found: list[Incoming] = []
-    while len(found) < limit and (some := reader.read(limit - len(found), _QUIET_SECONDS)):
-        found += some
-    return found
+def first_messages(reader: Reader, limit: int) -> Iterator[Incoming]:
+    """Yield what a reader gives until nothing more comes for a moment, `limit` at most. Errors: `BrokerError`."""
+    while limit and (some := reader.read(limit, _QUIET_SECONDS)):
+        yield from some
+        limit -= len(some)
 
 
 def is_named_for_dead_letters(name: str, *more_signs: str) -> bool:

@@ -3,19 +3,26 @@
 The login is read by whoever connects, and is in no job's options. What is checked stays where it is.
 """
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import psycopg
 
 from poisonadmin.brokers.domain.broker_kinds import SOURCE_DEFAULTS
+from poisonadmin.groups.domain.failures import fingerprint, from_dead_letter, title
 from poisonadmin.sources.domain.broker_checks import (
+    OBSERVED_MESSAGES,
     PREVIEWED_MESSAGES,
+    SHOWN_ADDRESSES,
     SHOWN_BYTES,
+    SHOWN_GROUPS,
     SHOWN_HEADERS,
     SHOWN_QUEUES,
     BrokerCheckResult,
+    FoundGroup,
     FoundMessage,
     FoundQueue,
     shown,
@@ -72,14 +79,38 @@ def check_broker(purpose: str, kind: str, config: Mapping[str, Any], secrets: Ma
         return BrokerCheckResult(
             queues=[FoundQueue(shown(one.name) or "", one.depth, shown(one.why) or "") for one in queues]
         )
+    if purpose == "connection":
+        broker.shards(login)
+    # Counted first: what was shown is on its way back for a moment.
+    depth = broker.depth(login)
     if purpose == "preview":
-        # Counted first: what was shown is on its way back for a moment.
-        depth = broker.depth(login)
-        return BrokerCheckResult(
-            depth, messages=[_found_message(one) for one in broker.browse(login, PREVIEWED_MESSAGES)]
-        )
-    broker.shards(login)
-    return BrokerCheckResult(broker.depth(login))
+        seen = broker.browse(login, PREVIEWED_MESSAGES)
+        return BrokerCheckResult(depth, messages=[_found_message(one) for one in seen])
+    if purpose == "groups":
+        groups = _grouped(broker.browse(login, OBSERVED_MESSAGES))
+        return BrokerCheckResult(depth, groups=groups[:SHOWN_GROUPS], groups_of=sum(one.count for one in groups))
+    return BrokerCheckResult(depth)
+
+
+def _grouped(messages: Iterable[Incoming]) -> list[FoundGroup]:
+    """Return the failure groups of messages, the largest first; of their payloads no more is kept than a sample's."""
+    samples: dict[str, tuple[str, FoundMessage]] = {}
+    seen: dict[str, list[tuple[datetime | None, str | None]]] = defaultdict(list)
+    for message in messages:
+        letter = message.dead_letter
+        failure = from_dead_letter(letter)
+        key = fingerprint(failure)
+        if key not in samples:
+            samples[key] = shown(title(failure)) or "", _found_message(message)
+        seen[key].append((letter.failed_at, shown(letter.original_address)))
+    groups = []
+    for key, found in seen.items():
+        times = [at for at, _ in found if at]
+        addresses = sorted({address for _, address in found if address})[:SHOWN_ADDRESSES]
+        text, sample = samples[key]
+        first, last = min(times, default=None), max(times, default=None)
+        groups.append(FoundGroup(key, text, len(found), addresses, first, last, sample))
+    return sorted(groups, key=lambda one: -one.count)
 
 
 def _found_message(message: Incoming) -> FoundMessage:

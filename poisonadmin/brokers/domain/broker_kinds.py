@@ -89,7 +89,8 @@ class BrokerKind:
     `schemes`: those of its URLs, each with its default port; `tls_schemes` connect with TLS; `url_form` and `example`
     say how a URL looks. `drained`: the name of the setting that lists what a source takes messages from, each name of
     which `check_name` checks. `source` and `destination`: the settings beside these. `discovery_note` says how queues
-    are found, where that takes more than the URL; `preview_note` what a preview leaves behind.
+    are found, where that takes more than the URL; `preview_note` what a preview leaves behind, which is why such a
+    broker cannot be observed.
     """
 
     name: str
@@ -106,6 +107,11 @@ class BrokerKind:
     has_virtual_hosts: bool = False
     discovery_note: str = ""
     preview_note: str = ""
+
+    @property
+    def can_be_observed(self) -> bool:
+        """True when messages can be read without a trace."""
+        return not self.preview_note
 
     @property
     def redirects(self) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 from zlib import crc32
 
+from django.core.serializers.json import DjangoJSONEncoder
 from django.db import connection
 
 from poisonadmin.core.commands.locks import alone, shared
@@ -276,4 +277,4 @@ def _begin(turn: RunTurn, kind: RunKind) -> None:
 
 
 def _json(value: Mapping[str, Any] | None) -> str | None:
-    return None if value is None else json.dumps(value)
+    return None if value is None else json.dumps(value, cls=DjangoJSONEncoder)

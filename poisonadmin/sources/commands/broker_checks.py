@@ -57,11 +57,10 @@ def request_source_check(source_id: int, purpose: BrokerCheckPurpose, *, princip
     Errors: `NotAllowed`, `NotFound`, `InvalidSource` (a directory), `TooManyRuns`.
     """
     principal.require(Permission.INGEST)
-    if purpose is BrokerCheckPurpose.PREVIEW:
-        principal.require(Permission.READ_PAYLOAD)
     source = get_source(source_id, principal=principal)
     if not source.is_broker:
         raise InvalidSource("kind", "a directory is no broker; its files are listed")
+    _require_possible(purpose, source.kind, principal)
     return _request(purpose, source.kind, dict(source.config), {}, source_id, principal)
 
 
@@ -80,12 +79,11 @@ def request_broker_check(
     Errors: `NotAllowed`, `NotFound`, `InvalidSource`, `TooManyRuns`.
     """
     principal.require(Permission.CONFIGURE)
-    if purpose is BrokerCheckPurpose.PREVIEW:
-        principal.require(Permission.READ_PAYLOAD)
     if not principal.sees_everything:
         raise NotAllowed("A source is for every address; this account is limited to some.")
     if kind not in BROKERS:
         raise InvalidSource("kind", f"must be one of {', '.join(BROKERS)}")
+    _require_possible(purpose, kind, principal)
     checked = checked_config(kind, config, name="preview", needs_queues=purpose is not BrokerCheckPurpose.QUEUES)
     login = checked_login(kind, secrets or {})
     of_source = None
@@ -95,6 +93,13 @@ def request_broker_check(
             raise InvalidSource("secrets", "must be given again: the stored ones are not sent to another place")
         of_source = source_id
     return _request(purpose, kind, checked, login, of_source, principal)
+
+
+def _require_possible(purpose: BrokerCheckPurpose, kind: str, principal: Principal) -> None:
+    if purpose in (BrokerCheckPurpose.PREVIEW, BrokerCheckPurpose.GROUPS):
+        principal.require(Permission.READ_PAYLOAD)
+    if purpose is BrokerCheckPurpose.GROUPS and not BROKERS[kind].can_be_observed:
+        raise InvalidSource("purpose", f"{BROKERS[kind].words} cannot be observed. {BROKERS[kind].preview_note}")
 
 
 def _request(

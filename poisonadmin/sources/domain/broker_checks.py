@@ -2,24 +2,29 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from poisonadmin.messages.domain.envelope_fields import storable
 
 PREVIEWED_MESSAGES = 20
+OBSERVED_MESSAGES = 5000
 SHOWN_BYTES = 2048
 SHOWN_HEADERS = 60
 SHOWN_CHARS = 1000
 SHOWN_QUEUES = 500
+SHOWN_GROUPS = 200
+SHOWN_ADDRESSES = 5
 
 
 class BrokerCheckPurpose(StrEnum):
-    """CONNECTION: can it be drained, and how much waits? PREVIEW: the first messages, left there. QUEUES: which are
-    there?"""
+    """CONNECTION: can it be drained, and how much waits? PREVIEW: the first messages, left there. GROUPS: which
+    failures do the messages that wait have, left there? QUEUES: which are there?"""
 
     CONNECTION = "connection"
     PREVIEW = "preview"
+    GROUPS = "groups"
     QUEUES = "queues"
 
 
@@ -52,13 +57,35 @@ class FoundMessage:
 
 
 @dataclass(frozen=True)
+class FoundGroup:
+    """Messages with the same failure that wait at the broker, `count` of those that were read.
+
+    `fingerprint` and `title` as a failure group's. `addresses`: some of those where they failed; `first_failed_at` and
+    `last_failed_at`: null where the broker does not say. `group_id`: the failure group of messages that are
+    here, null where there is none.
+    """
+
+    fingerprint: str
+    title: str
+    count: int
+    addresses: list[str]
+    first_failed_at: datetime | None
+    last_failed_at: datetime | None
+    sample: FoundMessage
+    group_id: int | None = None
+
+
+@dataclass(frozen=True)
 class BrokerCheckResult:
-    """`depth`: messages waiting in all that would be drained, null where nobody can say. `queues` and `messages`: where
-    the purpose is to find them. A check takes nothing."""
+    """`depth`: messages waiting in all that would be drained, null where nobody can say. `queues`, `messages` and
+    `groups`: where the purpose is to find them; `groups_of`: how many messages were read for the groups. A check takes
+    nothing."""
 
     depth: int | None = None
     queues: list[FoundQueue] = field(default_factory=list)
     messages: list[FoundMessage] = field(default_factory=list)
+    groups: list[FoundGroup] = field(default_factory=list)
+    groups_of: int | None = None
 
 
 def shown(text: str | None, *, chars: int = SHOWN_CHARS) -> str | None:
@@ -78,4 +105,11 @@ def result_from(stored: Mapping[str, Any]) -> BrokerCheckResult:
         stored["depth"],
         [FoundQueue(**row) for row in stored["queues"]],
         [FoundMessage(**row) for row in stored["messages"]],
+        [_group_from(row) for row in stored.get("groups", [])],
+        stored.get("groups_of"),
     )
+
+
+def _group_from(row: Mapping[str, Any]) -> FoundGroup:
+    times = {name: row[name] and datetime.fromisoformat(row[name]) for name in ("first_failed_at", "last_failed_at")}
+    return FoundGroup(**{**row, **times, "sample": FoundMessage(**row["sample"])})

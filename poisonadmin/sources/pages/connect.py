@@ -75,8 +75,12 @@ class Guide:
         return "place" in self.answers
 
     def steps(self) -> list[str]:
-        """Return the steps of this way."""
-        return [name for name in STEPS if name not in _CHECKS or not self.is_begun or self.place.kind in BROKERS]
+        """Return the steps of this way: files are no queues, and what goes nowhere yet is not retried."""
+        is_broker = not self.is_begun or self.place.kind in BROKERS
+        left_out = set() if is_broker else set(_CHECKS)
+        if self.answers.get("target", {}).get("target") == "later":
+            left_out.add("retry")
+        return [name for name in STEPS if name not in left_out]
 
     def is_open(self, step: str) -> bool:
         """Return whether all before a step is answered; a message is only looked at."""
@@ -129,7 +133,7 @@ class Guide:
 
     def flow(self) -> Flow:
         """Return what is to be made."""
-        place, target, retry = self.place, self.answers["target"], self.answers["retry"]
+        place, target, retry = self.place, self.answers["target"], self.answers.get("retry", {})
         source = destination = None
         if place.kind != PROGRAMS:
             config = place.config_with(self.answers.get("queues", []))
@@ -263,13 +267,15 @@ def _begin(request: HttpRequest, guide: Guide) -> HttpResponse:
 
     def save() -> str:
         since = database_time().isoformat()
-        source = connect(replace(flow, is_enabled=form.cleaned_data["mode"] != "off"), principal=guide.principal)
+        mode = form.cleaned_data["mode"]
+        source = connect(replace(flow, is_enabled=mode not in ("observe", "off")), principal=guide.principal)
         request.session[KEPT] = {
             "made": {
                 "source_id": source.id if source else None,
                 "destination": flow.delivers_to if flow.destination is None else flow.name,
                 "patterns": list(flow.patterns),
                 "since": since,
+                "is_observed": mode == "observe",
             }
         }
         return reverse("connect-made")
@@ -307,6 +313,7 @@ def show_made(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     since = parse_filter({"address": made["patterns"] or [ANY_WORDS], "received_after": [made["since"]]})
     context = {
         "source": made["source_id"] and get_source(made["source_id"], principal=principal),
+        "is_observed": made["is_observed"],
         "destination": made["destination"],
         "policies": [found for match in made["patterns"] if (found := find_policy(match))],
         "first": next(iter(list_messages(since, principal=principal, limit=1, ordering="id").results), None),

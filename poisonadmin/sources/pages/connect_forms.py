@@ -173,7 +173,8 @@ class TargetForm(PageForm):
         typed = {name: self.cleaned_data.get(name) for name in self.fields}
         if not typed["secrets"] and typed["url"] == self.kept.get("url"):
             typed["secrets"] = self.kept.get("secrets")
-        return typed | {"secrets": typed["secrets"] or {}}
+        patterns = [] if typed["target"] == "later" else typed["patterns"]
+        return typed | {"secrets": typed["secrets"] or {}, "patterns": patterns}
 
     def check(self) -> None:
         """Raise what the commands would refuse."""
@@ -216,7 +217,9 @@ class BeginForm(PageForm):
 
     undone = "Nothing was made."
     mode = forms.ChoiceField(
-        label="How it begins", choices=[("drain", "Drain"), ("off", "Switched off")], required=False
+        label="How it begins",
+        choices=[("drain", "Drain"), ("observe", "Observe only"), ("off", "Switched off")],
+        required=False,
     )
 
 

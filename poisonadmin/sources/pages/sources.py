@@ -45,7 +45,12 @@ from poisonadmin.web.pages.views import (
 )
 
 # What a worker can be asked of a broker, by the value of its button.
-CHECKS = (("connection", "Test the connection"), ("preview", "Preview"), ("queues", "Find queues"))
+CHECKS = (
+    ("connection", "Test the connection"),
+    ("preview", "Preview"),
+    ("groups", "Observe"),
+    ("queues", "Find queues"),
+)
 
 
 class BrokerSourceForm(BrokerForm):
@@ -208,7 +213,9 @@ def _show(
     found = get_source(source_id, principal=principal)
     context: dict[str, Any] = {"source": found, "error": error, "max_reason": MAX_REASON_CHARS}
     if found.is_broker:
-        context |= {"settings": _settings(found), "broker": BROKERS[found.kind], "checks": CHECKS}
+        broker = BROKERS[found.kind]
+        checks = [one for one in CHECKS if one[0] != BrokerCheckPurpose.GROUPS or broker.can_be_observed]
+        context |= {"settings": _settings(found), "broker": broker, "checks": checks}
         return render(request, "sources/source_broker.html", context, status=status)
     files = list_files(source_id, principal=principal, cursor=request.GET.get("cursor"))
     context |= {"rows": files.results, "pager": pager(request, files)}

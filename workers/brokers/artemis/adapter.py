@@ -3,7 +3,7 @@
 import contextlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from stomp.utils import Frame
 
@@ -174,18 +174,21 @@ class ArtemisAdapter:
         """Return a publisher that is not connected yet."""
         return ArtemisPublisher(login)
 
-    def browse(self, login: Login, limit: int) -> list[Incoming]:
-        """Return the first messages of the queues: they are given out and given back, which is STOMP's only way.
+    def browse(self, login: Login, limit: int) -> Iterator[Incoming]:
+        """Yield the first messages of the queues: they are given out and given back, which is STOMP's only way.
 
         It does not count as a delivery.
         """
-        found: list[Incoming] = []
         with contextlib.closing(StompConnection(login)) as connection:
             management = Management(connection)
             for name in login.options["queues"]:
-                if len(found) < limit:
-                    found += _browsed(connection, management, name, limit - len(found))
-        return found
+                if not limit:
+                    return
+                reader = ArtemisReader(connection, management, _queue(management, name), name)
+                for one in first_messages(reader, limit):
+                    yield one
+                    limit -= 1
+                reader.leave()
 
     def queues(self, login: Login) -> list[FoundQueue]:
         """Return the broker's queues."""
@@ -197,13 +200,6 @@ def _queue(management: Management, name: str) -> ArtemisQueue:
     found = queue_named(management, name)
     if found is None:
         raise BrokerError(f"there is no queue {name!r}")
-    return found
-
-
-def _browsed(connection: StompConnection, management: Management, name: str, limit: int) -> list[Incoming]:
-    reader = ArtemisReader(connection, management, _queue(management, name), name)
-    found = first_messages(reader, limit)
-    reader.leave()
     return found
 
 

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -214,15 +214,15 @@ class KafkaAdapter:
         """Return a publisher that is not connected yet."""
         return KafkaPublisher(login)
 
-    def browse(self, login: Login, limit: int) -> list[Incoming]:
-        """Return the first records that are not drained yet; no offset is committed."""
-        found: list[Incoming] = []
+    def browse(self, login: Login, limit: int) -> Iterator[Incoming]:
+        """Yield the first records that are not drained yet; no offset is committed."""
         for shard in self.shards(login):
+            if not limit:
+                return
             with closing(self.open_reader(login, shard)) as reader:
-                found += first_messages(reader, limit - len(found))
-            if len(found) >= limit:
-                break
-        return found
+                for one in first_messages(reader, limit):
+                    yield one
+                    limit -= 1
 
     def queues(self, login: Login) -> list[FoundQueue]:
         """Return the topics, but for Kafka's own; those that are named like dead letters' first, with their depths."""

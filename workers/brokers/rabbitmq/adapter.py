@@ -6,7 +6,7 @@ import http.client
 import json
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -132,20 +132,19 @@ class RabbitMqAdapter:
         """Return a publisher that is not connected yet."""
         return RabbitMqPublisher(login)
 
-    def browse(self, login: Login, limit: int) -> list[Incoming]:
-        """Return the first messages of the queues: they are fetched and given back, which is RabbitMQ's only way.
+    def browse(self, login: Login, limit: int) -> Iterator[Incoming]:
+        """Yield the first messages of the queues: they are fetched and given back, which is RabbitMQ's only way.
 
         A quorum queue counts that as a delivery: where the messages have been delivered often, nothing more is fetched.
         """
-        found: list[Incoming] = []
         # What is not acknowledged goes back to where it was.
         with contextlib.closing(AmqpConnection(login)) as connection:
             for queue in login.options["queues"]:
-                while len(found) < limit and (message := _fetched(connection, queue)) is not None:
-                    found.append(message)
+                while limit and (message := _fetched(connection, queue)) is not None:
+                    yield message
+                    limit -= 1
                     if has_deliveries(message, _MOST_DELIVERIES):
-                        return found
-        return found
+                        return
 
     def queues(self, login: Login) -> list[FoundQueue]:
         """Return the virtual host's queues, those with signs of dead letters first. Errors: `BrokerError`.

@@ -1,4 +1,4 @@
-"""`manage.py source add|list|test|discover`."""
+"""`manage.py source add|list|test|observe|discover`."""
 
 import os
 import sys
@@ -21,6 +21,7 @@ from poisonadmin.sources.domain.broker_checks import BrokerCheckPurpose, BrokerC
 from poisonadmin.sources.queries import get_broker_check, list_sources
 from poisonadmin.store.management.commands._operator import BY, OperatorCommand
 from poisonadmin.store.models.intake import Source
+from poisonadmin.web.pages.sanitising import visible
 
 PRINCIPAL = replace(SYSTEM, name=BY)
 POLL_SECONDS = 0.2
@@ -30,10 +31,10 @@ _SETTINGS = [found for found in source_settings() if found[0].input != InputKind
 class Command(OperatorCommand):
     """Sources are made here too; broker checks are made by an io worker, which must run."""
 
-    help = "Add a broker whose dead letters are drained; list sources; test a connection; discover queues."
+    help = "Add a broker whose dead letters are drained; list sources; test a connection; observe; discover queues."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add the four actions."""
+        """Add the five actions."""
         actions = parser.add_subparsers(dest="action", required=True)
         add = actions.add_parser("add", help="drain the queues of a broker")
         _broker_arguments(add)
@@ -46,14 +47,18 @@ class Command(OperatorCommand):
             "--confirm-within-ms", type=int, help="with --return: when a consumer's confirmation is overdue"
         )
         actions.add_parser("list", help="list sources")
-        for action, words in (("test", "connect, and count what waits"), ("discover", "list queues")):
+        checks = {
+            "test": "connect, and count what waits",
+            "observe": "group what waits by its failures, and leave it there",
+            "discover": "list queues",
+        }
+        for action, words in checks.items():
             check = actions.add_parser(action, help=f"{words}, of a source by its name or of a broker by its URL")
             _broker_arguments(check)
 
     def handle(self, *_: Any, **options: Any) -> None:
         """Carry out the action."""
-        actions = {"add": self._add, "list": self._list, "test": self._test, "discover": self._discover}
-        actions[options["action"]](options)
+        getattr(self, f"_{options['action']}")(options)
 
     def _add(self, options: dict[str, Any]) -> None:
         url = options["url"]
@@ -85,9 +90,17 @@ class Command(OperatorCommand):
         waiting = "the number of waiting messages is unknown" if seen.depth is None else f"{seen.depth} messages wait"
         self.stdout.write(f"Connected; {waiting}.")
 
+    def _observe(self, options: dict[str, Any]) -> None:
+        seen = self._check(BrokerCheckPurpose.GROUPS, options)
+        for group in seen.groups:
+            last = group.last_failed_at or "-"
+            self.stdout.write(f"{group.count}\t{visible(group.title)}\t{visible(','.join(group.addresses))}\t{last}")
+        waiting = "an unknown number" if seen.depth is None else seen.depth
+        self.stdout.write(f"{seen.groups_of} of {waiting} messages read; nothing was taken.")
+
     def _discover(self, options: dict[str, Any]) -> None:
         for queue in self._check(BrokerCheckPurpose.QUEUES, options).queues:
-            self.stdout.write(f"{queue.name}\t{'-' if queue.depth is None else queue.depth}\t{queue.why}")
+            self.stdout.write(f"{visible(queue.name)}\t{'-' if queue.depth is None else queue.depth}\t{queue.why}")
 
     def _check(self, purpose: BrokerCheckPurpose, options: dict[str, Any]) -> BrokerCheckResult:
         row = Source.objects.filter(name=options["url"]).first()
