@@ -74,5 +74,9 @@ function openTarget() {
 }
 window.addEventListener("hashchange", openTarget);
 
+// On a phone not all tabs fit: the one of this page is there to be seen.
+const tab = document.querySelector(".sections [aria-current]");
+if (tab) tab.parentElement.scrollLeft = tab.offsetLeft - tab.parentElement.offsetLeft;
+
 nameTheme();
 openTarget();

@@ -47,6 +47,13 @@ def test_a_queue_is_connected_to_an_endpoint(width: int, height: int, visit: Vis
     assert visit.complaints == []
 
 
+def test_the_tab_of_a_page_is_seen_on_a_phone(visit: Visit) -> None:
+    Access.objects.update(role=Role.ADMIN)
+    visit.page.set_viewport_size({"width": 390, "height": 844})
+    page = visit.open("/connect/")
+    expect(page.locator(".sections").get_by_role("link", name="Connect")).to_be_in_viewport(ratio=1)
+
+
 def test_only_what_fits_the_kind_of_broker_is_shown(visit: Visit) -> None:
     Access.objects.update(role=Role.ADMIN)
     page = visit.open("/connect/")

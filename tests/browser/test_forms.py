@@ -54,7 +54,6 @@ def test_a_directory_is_added(visit: Visit) -> None:
     page.get_by_role("button", name="Next").click()
     page.get_by_role("radio", name="Nowhere yet").check()
     page.get_by_role("button", name="Next").click()
-    page.get_by_role("button", name="Next").click()
     page.get_by_role("button", name="Begin").click()
     page.wait_for_url("**/connect/made/")
     assert Source.objects.get().config == {"path": "/srv/dead-letters"}

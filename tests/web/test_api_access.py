@@ -225,6 +225,7 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
     ("api-source-try", "post"): ({}, BROKER, 403, 403, 202, 403),
     ("api-source-test", "post"): ({"source_id": "broker"}, None, 403, 202, 202, 404),
     ("api-source-preview", "post"): ({"source_id": "broker"}, None, 403, 202, 202, 404),
+    ("api-source-groups", "post"): ({"source_id": "broker"}, None, 403, 400, 400, 404),  # RabbitMQ
     ("api-source-queues", "post"): ({"source_id": "broker"}, None, 403, 202, 202, 404),
     # For who has asked, and nobody else.
     ("api-broker-check", "get"): ({"check_id": "check"}, None, 404, 404, 404, 404),
