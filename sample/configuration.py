@@ -22,6 +22,8 @@ HANDLER = {
     "timeout_ms": 4000,
     "concurrency": 2,
 }
+# These messages come again and again: approved after newer ones were delivered, each would be taken for overtaken.
+NO_KEYS: dict[str, object] = {"business_keys": []}
 QUICK = {"redelivery_delay": 1000, "redelivery_delay_multiplier": 2, "max_redelivery_delay": 4000}
 KEYS = ["repository=$.repository.full_name", "sender=$.sender.login"]
 
@@ -51,12 +53,14 @@ POLICIES = (
     SamplePolicy("github.workflow_run", "flaky"),
     SamplePolicy("github.deployment_status", "flaky", QUICK | {"max_delivery_attempts": 3}),
     SamplePolicy("github.marketplace_purchase", "flaky", {"redelivery_delay": 20_000}),
-    SamplePolicy("github.pull_request", "rejecting", QUICK | {"max_delivery_attempts": 3}),
+    SamplePolicy("github.pull_request", "rejecting", QUICK | NO_KEYS | {"max_delivery_attempts": 3}),
     SamplePolicy(
-        "github.release", "rejecting", QUICK | {"max_delivery_attempts": 2, "dead_letter_address": "dead.releases"}
+        "github.release",
+        "rejecting",
+        QUICK | NO_KEYS | {"max_delivery_attempts": 2, "dead_letter_address": "dead.releases"},
     ),
-    SamplePolicy("github.dependabot_alert", "rejecting", QUICK | {"max_delivery_attempts": 2}),
-    SamplePolicy("github.security_advisory", "rejecting", QUICK | {"max_delivery_attempts": 2}),
+    SamplePolicy("github.dependabot_alert", "rejecting", QUICK | NO_KEYS | {"max_delivery_attempts": 2}),
+    SamplePolicy("github.security_advisory", "rejecting", QUICK | NO_KEYS | {"max_delivery_attempts": 2}),
     *(SamplePolicy(f"github.{event}", CRASHING, QUICK | {"max_delivery_attempts": 3}) for event in INDEXED),
 )
 # The flaky consumer's slowest answer takes longer than this.

@@ -76,7 +76,8 @@ class Sighting(NamedTuple):
     at: datetime
 
 
-# What each consumer showed last, and all that it has shown since somebody waits for it.
+# What each consumer showed last, and all that it has shown of late since somebody waits for it: while it is rolled out,
+# answers of both versions come. A deployment ends the one before.
 _SIGHTINGS = """
 SELECT seen_in, consumer, version, at FROM (
     SELECT *, row_number() OVER (PARTITION BY seen_in, consumer ORDER BY at DESC) AS place
@@ -84,7 +85,7 @@ SELECT seen_in, consumer, version, at FROM (
         SELECT seen_in, consumer, version, last_at AS at FROM seen_version
         UNION ALL SELECT 'deployment', consumer, version, at FROM deployment
     ) AS every
-) AS ranked WHERE place = 1 OR at >= %s
+) AS ranked WHERE place = 1 OR seen_in <> 'deployment' AND at >= greatest(%s, now() - interval '10 minutes')
 ORDER BY at
 """
 _DELIVERED_TO = """
@@ -94,7 +95,8 @@ WHERE address.name || '.' ~ %s
 
 
 def sightings(consumer: str, since: datetime) -> list[Sighting]:
-    """Return which versions of a consumer are alive, oldest first: what it showed last, and all that it showed since.
+    """Return which versions of a consumer are alive, oldest first: what it showed last, and what it
+    showed since, within ten minutes.
 
     The answers of a destination count for the addresses that deliver there, too.
     """

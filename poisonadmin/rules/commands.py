@@ -20,6 +20,8 @@ from poisonadmin.core.domain.errors import (
     require_version,
 )
 from poisonadmin.core.domain.globs import glob
+from poisonadmin.core.queries.masking import require_clear
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.messages.queries.id_ranges import next_ranges
 from poisonadmin.rules.domain import rules as domain
@@ -223,13 +225,15 @@ DRY_RUN = RunKind(
 def request_dry_run(rule_id: int, *, principal: Principal) -> int:
     """Request a dry run of the rule on what waits or is undecided now, unless one is open; return the run's id.
 
-    What a rule on payloads finds tells of these. Errors: `NotAllowed`, `NotFound`.
+    What a rule finds tells of these. Errors: `NotAllowed`, `NotFound`, `Masked`.
     """
     principal.require(Permission.CONFIGURE)
     with transaction.atomic():
         rule = locked_rule(rule_id, principal=principal)
         if domain.reads_payloads(rule.match):
             principal.require(Permission.READ_PAYLOAD)
+        covered = Sql("FROM message m WHERE m.address_id = ANY({ids})", ids=_covered(_definition(rule)))
+        require_clear(covered, principal, "Who tries a rule on messages has to read them whole.")
         of_rule = {"rule_id": rule_id, "rule_version": rule.version}
         cut_off = Message.objects.aggregate(last=Max("id"))["last"] or 0
         run = request_run(
@@ -275,6 +279,13 @@ def _trial(rule_id: int, version: int) -> Trial | None:
     row = Rule.objects.filter(id=rule_id, version=version).first()
     if row is None:
         return None
-    rule = domain.RuleDefinition(row.id, row.name, row.version, row.match, row.action)
-    covered = [address_id for address_id, name in Address.objects.values_list("id", "name") if rule.covers(name)]
-    return Trial(domain.Stage(row.stage), rule, tuple(covered))
+    rule = _definition(row)
+    return Trial(domain.Stage(row.stage), rule, tuple(_covered(rule)))
+
+
+def _definition(row: Rule) -> domain.RuleDefinition:
+    return domain.RuleDefinition(row.id, row.name, row.version, row.match, row.action)
+
+
+def _covered(rule: domain.RuleDefinition) -> list[int]:
+    return [address_id for address_id, name in Address.objects.values_list("id", "name") if rule.covers(name)]

@@ -26,7 +26,7 @@ from poisonadmin.core.queries.rows import (
 from poisonadmin.core.queries.sql import Sql, raw
 from poisonadmin.runs.domain.kinds import KindName, RunState
 from poisonadmin.runs.queries.runs import RunFields, StoredRun, find_run
-from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, FoundMessage, result_from
+from poisonadmin.sources.domain.broker_checks import BrokerCheckPurpose, BrokerCheckResult, FoundMessage, result_from
 from poisonadmin.store.models.attempt import FailureGroup
 
 _SOURCES = Key(("s.id",), (int,), descending=False)
@@ -223,6 +223,8 @@ def get_broker_check(check_id: int, *, principal: Principal) -> BrokerCheckRow:
     run = find_run(KindName.BROKER_CHECK, check_id) if principal.sees_everything else None
     if run is None or run.requested_by != principal.name:
         raise NotFound(f"There is no broker check {check_id}. Results are kept for 15 minutes.")
+    if run.params["purpose"] in (BrokerCheckPurpose.PREVIEW, BrokerCheckPurpose.GROUPS):
+        principal.require(Permission.READ_PAYLOAD)
     return BrokerCheckRow(
         **run.shown | (_OVERDUE if _is_overdue(run) else {}),
         purpose=run.params["purpose"],

@@ -19,10 +19,22 @@ palette.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-// Enter in the text goes to the first place.
-palette.querySelector("form").addEventListener("submit", (event) => {
+// Enter in the text goes to the first place for it, once the server has answered what was typed last.
+let asked = "", answered = "", goes = false;
+function go() {
+  goes = answered !== text.value;
+  if (goes) return;
   const first = palette.querySelector("a.place");
-  if (!first || !text.value) return;
+  if (first) location.assign(first.href);
+  else palette.querySelector("form").submit();
+}
+text.addEventListener("htmx:beforeRequest", () => { asked = text.value; });
+document.getElementById("palette-places").addEventListener("htmx:afterSwap", () => {
+  answered = asked;
+  if (goes) go();
+});
+palette.querySelector("form").addEventListener("submit", (event) => {
+  if (!text.value) return;
   event.preventDefault();
-  location.assign(first.href);
+  go();
 });

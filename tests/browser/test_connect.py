@@ -44,6 +44,7 @@ def test_a_queue_is_connected_to_an_endpoint(width: int, height: int, visit: Vis
     assert Source.objects.get().config["queues"] == [QUEUE]
     assert PolicyRow.objects.get().match == "orders"
     dead_letter("orders")
+    Source.objects.update(accepted=1)
     click(role="link", name="Open message")
     click(role="button", name="Approve")
     page.get_by_label("Reason").fill("connected")

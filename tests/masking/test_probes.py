@@ -1,5 +1,6 @@
 """Who may not read a value does not learn it by asking for it: the right guess is answered as a wrong one is."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -8,13 +9,14 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
-from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.core.domain.access import SYSTEM, Permission, Role
 from poisonadmin.decisions.operations.commands.beginning import decide_on
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.search.deep.commands.requests import request_search
 from poisonadmin.store.models.message import Message
-from tests.fixtures.api import Caller
+from poisonadmin.system.commands.accounts import create_token
+from tests.fixtures.api import Caller, make_user
 from tests.fixtures.pages import dead_letter, log_in
 from tests.masking.planted import ADDRESS, BODY, CANARY, HEADERS, LETTER, mask, plant
 from tests.reports.test_pages import FORM
@@ -186,3 +188,50 @@ def test_a_sample_of_a_group_is_masked_by_its_message_and_left_out_where_its_pay
     assert message_id == sample(admin)[0] == planted["edited"]
     assert CANARY in sample(admin)[1]
     assert "[masked:" in text
+
+
+def test_an_answer_given_before_is_not_read_by_whom_it_is_masked_for_since(operator: Caller) -> None:
+    message = plant()["message"]
+    reason = {"reason": "r"}
+    first = operator.ask("POST", f"messages/{message}/fail/", reason, Idempotency_Key="one")
+    again = operator.ask("POST", f"messages/{message}/fail/", reason, Idempotency_Key="one")
+    assert (CANARY in first.content.decode(), again.content) == (True, first.content)
+    mask("planted.#", "admin")
+    refused = operator.ask("POST", f"messages/{message}/fail/", reason, Idempotency_Key="one")
+    assert (refused.status_code, refused.json()["code"]) == (422, "idempotency_key_reused")
+    assert CANARY not in refused.content.decode()
+
+
+@pytest.mark.parametrize("match", [{"headers": [{"name": "X-Customer", "like": "{}"}]}, {"message": "*{}*"}])
+def test_no_rule_is_tried_on_messages_of_which_something_is_masked(match: dict[str, Any], admin: Caller) -> None:
+    plant()
+    stage = "after" if "message" in match else "before"
+    text = json.dumps({"address": ADDRESS, **match}).replace("{}", CANARY)
+    action = {"do": "park"} if stage == "after" else {"do": "tag", "tags": ["hit"]}
+    body = {"stage": stage, "match": json.loads(text), "action": action}
+    rule = admin.post("rules/", {"name": "guess", **body}).json()["id"]
+    assert admin.post(f"rules/{rule}/dry_run/").status_code == 202
+    mask("planted.#")
+    refused = admin.post(f"rules/{rule}/dry_run/")
+    assert (refused.status_code, refused.json()["code"]) == (403, "masked")
+
+
+@pytest.mark.parametrize("asked", [{"key.customer": CANARY}, {"header.X-Customer": CANARY}, {"q": f"error:{CANARY}"}])
+def test_no_hold_and_no_erasure_asks_for_what_is_masked(asked: dict[str, str], admin: Caller) -> None:
+    plant()
+    mask("planted.#")
+    for path, more in (("legal-holds/", {}), ("erasures/", {"expected_count": 1})):
+        refused = admin.post(path, {"filter": asked, "reason": "r", **more})
+        assert (refused.status_code, refused.json()["code"]) == (403, "masked"), path
+    assert admin.post("legal-holds/", {"filter": {"address": ADDRESS}, "reason": "r"}).status_code == 201
+
+
+def test_a_pattern_out_of_scope_is_not_named_where_it_leaves_messages_out() -> None:
+    plant()
+    mask("planted.#")
+    mask("elsewhere.#")
+    dead_letter("elsewhere.one")
+    user = make_user("pat", Role.OPERATOR, ["planted.#"])
+    limited = Caller(create_token(user, "test", scopes=list(Permission), by="test").text)
+    found = limited.get(f"messages/?error={GUESS}").json()
+    assert found["not_searched"] == ["planted.#"]

@@ -8,7 +8,7 @@ from django.urls import reverse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poisonadmin.core.domain.access import SYSTEM, Role, principal
+from poisonadmin.core.domain.access import SYSTEM, Permission, Role, principal
 from poisonadmin.core.domain.errors import PreconditionFailed
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.groups.commands.annotations import annotate
@@ -18,8 +18,9 @@ from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.failure_group import Annotation, GroupHour, GroupVersion
+from poisonadmin.system.commands.accounts import create_token
 from poisonadmin.system.commands.housekeeping import clean_up
-from tests.fixtures.api import Caller, take_dead
+from tests.fixtures.api import Caller, make_user, take_dead
 from tests.fixtures.delivery import answer, claim, end_nodes, enqueue, make_destination
 from tests.fixtures.pages import html_of, log_in
 from tests.messages.overlap import together
@@ -321,3 +322,18 @@ def test_the_form_takes_a_number_or_a_share(group: int) -> None:
     refused = browser.post(f"/groups/{group}/annotation/", {"revision": "2", "snoozed_until_grown": "a lot"})
     assert refused.status_code == 422
     assert "such as 100" in refused.content.decode()
+
+
+@pytest.mark.parametrize(("grown", "more"), [({"by": 1}, 1), ({"percent": 50}, 1)])
+def test_a_snooze_tells_nothing_of_failures_out_of_scope(grown: dict[str, int], more: int) -> None:
+    for address in ("orders.us", "orders.us", *("orders.eu" for _ in range(9))):
+        take_dead(address)
+    group = FailureGroup.objects.get().id
+    user = make_user("pat", Role.OPERATOR, ["orders.us"])
+    limited = Caller(create_token(user, "test", scopes=list(Permission), by="test").text)
+    shown = limited.ask("PATCH", f"groups/{group}/", {"snoozed_until_grown": grown}).json()
+    assert (shown["failures"], shown["snoozed_failures"]) == (2, 2 + more)
+    assert get_group(group, principal=SYSTEM).snoozed_failures == 11 + more
+    # Another change keeps the end of the snooze.
+    limited.ask("PATCH", f"groups/{group}/", {"note": "n", "snoozed_until": tomorrow().isoformat()})
+    assert get_group(group, principal=SYSTEM).snoozed_failures == 11 + more

@@ -296,3 +296,29 @@ def test_the_page_asks_for_a_version_and_shows_it() -> None:
     assert "2.6 was seen in a" in " ".join(browser.get(begun["Location"]).content.decode().split())
     group = Message.objects.filter(state="NDLV").first().group_id  # type: ignore[union-attr]
     assert "regressed on 2.6" in browser.get(f"/groups/{group}/").content.decode()
+
+
+@pytest.mark.parametrize("waits", ["for its sign-off", "paused"])
+def test_a_version_that_was_rolled_back_while_it_waited_begins_nothing(waits: str) -> None:
+    failed(3)
+    olga, rita = principal("olga", Role.OPERATOR), principal("rita", Role.REVIEWER)
+    if waits != "paused":
+        save_sign_off_rule("#", None, above=2, principal=SYSTEM)
+    terms = OperationTerms(begin_when=AWAITED)
+    operation = begin({"state": ["NDLV"]}, OperationAction.APPROVE, reason="mended", principal=olga, terms=terms)
+    if waits == "paused":
+        change(operation, OperationChange.PAUSE, reason="", principal=SYSTEM)
+    now = timezone.now()
+    report_deployment("shop", "2.5.0", principal=SYSTEM, at=now - timedelta(seconds=2))
+    report_deployment("shop", "2.4.0", principal=SYSTEM, at=now - timedelta(seconds=1))
+    Operation.objects.filter(id=operation).update(requested_at=now - timedelta(seconds=9))
+    if waits == "paused":
+        change(operation, OperationChange.RESUME, reason="", principal=SYSTEM)
+    else:
+        found = get_operation(operation, principal=SYSTEM)
+        sign_off(operation, SignOffDecision.CONSENT, selection_hash=found.hash, reason="seen", principal=rita)
+    tick()
+    assert state(operation) == "waiting_for_version"
+    report_deployment("shop", "2.5.1", principal=SYSTEM)
+    tick()
+    assert state(operation) == "running"

@@ -13,6 +13,7 @@ from poisonadmin.archive.commands import runs
 from poisonadmin.archive.commands.holds import hold
 from poisonadmin.archive.commands.requests import request_archive_run
 from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
+from poisonadmin.core.domain.masking import Masked
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.decisions.operations.commands.awaited_versions import begin_awaited
 from poisonadmin.decisions.operations.commands.beginning import OperationTerms, begin
@@ -25,7 +26,6 @@ from poisonadmin.decisions.operations.domain.pace import Pace
 from poisonadmin.decisions.operations.domain.replay import WAIVABLE
 from poisonadmin.decisions.operations.queries.operations import OperationDetail, get_operation
 from poisonadmin.decisions.operations.queries.preview import preview
-from poisonadmin.decisions.queries.refusals import Masked
 from poisonadmin.decisions.restart_jobs.commands import run_once, save_restart_job
 from poisonadmin.decisions.sign_offs.commands import save_sign_off_rule, sign_off
 from poisonadmin.decisions.sign_offs.domain import SignOffDecision

@@ -98,6 +98,8 @@ def test_a_queue_is_found_looked_at_and_connected_to_an_endpoint(admin: Client) 
         assert f'href="{path}"' in made
     assert "No message yet" in made
     first = dead_letter("orders")
+    assert "No message yet" in page(admin, "/connect/made/"), "it came from elsewhere"
+    Source.objects.update(accepted=1)
     assert f'href="/messages/{first.id}/"' in page(admin, "/connect/made/")
 
 

@@ -126,7 +126,7 @@ class NotWhatWasSeen(PoisonAdminError):
 def count_erasable(given: Filter, *, principal: Principal) -> Erasable:
     """Return what an erasure of what matches would do now. Errors: as `request_erasure`."""
     require_archivist(principal)
-    asked = parse_filter(checked_filter(given))
+    asked = parse_filter(checked_filter(given, principal))
     holds = list(filters_in_force().values())
     with bounded():
         live = len(_live_ids(asked, holds, most=MOST_COUNTED))
@@ -141,10 +141,10 @@ def request_erasure(given: Filter, *, reason: str, principal: Principal, expecte
 
     What is under way is left alone, and so is what a legal hold names. A filter that the archive's index cannot answer
     is refused: it would leave archived messages behind. `expected`: how many `count_erasable` said.
-    Errors: `NotAllowed`, `InvalidFilter`, `NothingNamed`, `QueryTooExpensive`, `NotWhatWasSeen`.
+    Errors: `NotAllowed`, `InvalidFilter`, `NothingNamed`, `Masked`, `QueryTooExpensive`, `NotWhatWasSeen`.
     """
     require_archivist(principal)
-    texts = checked_filter(given)
+    texts = checked_filter(given, principal)
     archived_where(parse_filter(texts), SYSTEM)
     if expected is not None and (now := count_erasable(texts, principal=principal).erased) != expected:
         raise NotWhatWasSeen(f"It would erase {now:,} messages now, not {expected:,}; nothing was erased.")

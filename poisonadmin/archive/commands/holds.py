@@ -9,10 +9,12 @@ from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.domain.filter_values import InvalidFilter
+from poisonadmin.core.domain.masking import Masked
 from poisonadmin.core.queries.sql import Sql
 from poisonadmin.search.domain.filters import MessageFilter, fields_of, parse_filter, require_values
 from poisonadmin.search.domain.words import SPAN_FIELDS
 from poisonadmin.search.queries.live import compile_filter
+from poisonadmin.search.queries.meanings import not_searched
 from poisonadmin.store.models.archive import LegalHold
 
 Filter = Mapping[str, Sequence[str] | str]
@@ -51,21 +53,26 @@ def require_archivist(principal: Principal) -> None:
         raise NotAllowed("The archive is about all addresses; this account is limited to some.")
 
 
-def checked_filter(given: Filter) -> dict[str, list[str]]:
-    """Return a filter's parameters as lists, if a list can be narrowed so. Errors: `InvalidFilter`, `NothingNamed`."""
+def checked_filter(given: Filter, principal: Principal) -> dict[str, list[str]]:
+    """Return a filter's parameters as lists, if a list can be narrowed so.
+
+    Errors: `InvalidFilter`, `NothingNamed`, `Masked` where it asks for what is masked for the principal.
+    """
     texts = {name: [values] if isinstance(values, str) else list(values) for name, values in given.items()}
     require_values(texts)
     asked = parse_filter(texts)
     if not asked.terms:
         raise NothingNamed
+    if patterns := not_searched(asked, principal):
+        raise Masked(f"What this filter asks for is masked for {principal.name} at {', '.join(patterns)}.")
     compile_filter(asked, SYSTEM)
     return texts
 
 
 def hold(given: Filter, *, reason: str, principal: Principal) -> LegalHold:
-    """Keep what matches from now on. Errors: `NotAllowed`, `InvalidFilter`, `NothingNamed`."""
+    """Keep what matches from now on. Errors: `NotAllowed`, `InvalidFilter`, `NothingNamed`, `Masked`."""
     require_archivist(principal)
-    texts = checked_filter(given)
+    texts = checked_filter(given, principal)
     if any(term.field in SPAN_FIELDS for term in parse_filter(texts).terms):
         raise InvalidFilter("q", "A legal hold takes times, such as `received_after`; a span would run out.")
     with transaction.atomic():

@@ -27,7 +27,7 @@ class InvalidIdempotencyKey(PoisonAdminError):
 
 
 class IdempotencyKeyReused(PoisonAdminError):
-    """Raised when the key came with another request before."""
+    """Raised when the key came with another request before, or the caller's rights were others then."""
 
     code = "idempotency_key_reused"
     status = 422
@@ -82,7 +82,9 @@ def _earlier(actor: str, key: str, request_digest: str) -> StoredAnswer | None:
     if row is None or row.status is None or row.response is None:
         return None
     if row.request_digest != request_digest:
-        raise IdempotencyKeyReused("This Idempotency-Key was used for another request; nothing was done.")
+        raise IdempotencyKeyReused(
+            "This Idempotency-Key was used for another request, or with other rights; nothing was done."
+        )
     head, _, body = bytes(row.response).partition(b"\n")
     return StoredAnswer(status=row.status, body=body, **json.loads(head))
 

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from poisonadmin.core.domain import strict_json
 from poisonadmin.core.domain.addresses import matches
+from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.json_path import EACH, InvalidPath, Path, Step, parse_path
 from poisonadmin.core.domain.strict_json import InvalidJson, Number
 
@@ -26,6 +27,13 @@ MARK = re.compile(r"(\[masked:[0-9a-f]{8}\])")
 _QUOTING_HEADER = re.compile("exception|stack|error", re.IGNORECASE)
 _NAMES_BROKER = "broker"
 Row = TypeVar("Row")
+
+
+class Masked(PoisonAdminError):
+    """Raised when what somebody wants needs what is masked for him."""
+
+    code = "masked"
+    status = 403
 
 
 @dataclass(frozen=True)

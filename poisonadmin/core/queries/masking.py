@@ -10,7 +10,7 @@ from django.conf import settings
 
 from poisonadmin.core.domain.access import SYSTEM, Principal, Role
 from poisonadmin.core.domain.json_path import Path
-from poisonadmin.core.domain.masking import MaskInForce, Masks
+from poisonadmin.core.domain.masking import Masked, MaskInForce, Masks
 from poisonadmin.core.queries.paging import Page
 from poisonadmin.core.queries.rows import fetch, fetch_rows, fetch_values
 from poisonadmin.core.queries.scope import address_ids
@@ -148,3 +148,15 @@ def clear_of_masks(principal: Principal, of: str = "m") -> Sql:
     )
     columns = (name(f"{of}.{column}") for column in ("address_id", "original_address_id"))
     return all_of([*(Sql("coalesce({column} <> ALL({ids}), TRUE)", column=one, ids=ids) for one in columns), came_in])
+
+
+def require_clear(messages: Sql, principal: Principal, why: str) -> None:
+    """Raise Masked, which says why, where something of the messages is masked for the reader.
+
+    `messages`: FROM and WHERE of a statement about rows of `message`, named m.
+    """
+    if masks_of(principal):
+        clear = clear_of_masks(principal)
+        read = Sql("SELECT EXISTS (SELECT {messages} AND NOT ({clear}))", messages=messages, clear=clear)
+        if fetch_values(read)[0]:
+            raise Masked(f"Parts of these messages are masked for {principal.name}. {why}")

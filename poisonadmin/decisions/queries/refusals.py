@@ -11,8 +11,7 @@ from functools import partial
 from typing import Any
 
 from poisonadmin.core.domain.access import OutOfScope, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.core.queries.masking import clear_of_masks
+from poisonadmin.core.queries.masking import require_clear
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.core.queries.sql import EMPTY, Sql, join, name, named_sql, raw
 from poisonadmin.decisions.operations.domain.actions import ACTIONS, DELIVERING, OperationAction
@@ -268,24 +267,11 @@ def held(action: OperationAction, members: Sql = OF_SELECTION) -> Sql:
     return _HELD(place=place, members=members, joins=joins(action), refusal=REFUSALS[action])
 
 
-class Masked(PoisonAdminError):
-    """Raised when somebody wants to change payloads of which parts are masked for him."""
-
-    code = "masked"
-    status = 403
-
-
-_MASKED = partial(
-    Sql,
-    """SELECT EXISTS (
-    SELECT FROM selection_piece AS piece CROSS JOIN LATERAL unnest(piece.message_ids) AS member (id)
-    JOIN message AS m ON m.id = member.id WHERE piece.selection_id = {selection} AND NOT ({clear}))""",
-)
-
-
 def require_in_the_clear(selection_id: int, principal: Principal) -> None:
     """Raise Masked where something of a message of the selection is masked for the principal."""
-    if fetch_values(_MASKED(selection=selection_id, clear=clear_of_masks(principal)))[0]:
-        raise Masked(
-            f"Parts of these messages are masked for {principal.name}. Who changes payloads has to read them whole."
-        )
+    members = Sql(
+        """FROM selection_piece AS piece CROSS JOIN LATERAL unnest(piece.message_ids) AS member (id)
+        JOIN message AS m ON m.id = member.id WHERE piece.selection_id = {selection}""",
+        selection=selection_id,
+    )
+    require_clear(members, principal, "Who changes payloads has to read them whole.")

@@ -21,7 +21,7 @@ from poisonadmin.groups.domain.annotations import (
     checked_ticket_url,
     failures_when,
 )
-from poisonadmin.groups.queries.groups import get_group
+from poisonadmin.groups.queries.groups import GroupDetail, get_group
 from poisonadmin.search.queries.owners import account_id
 
 
@@ -67,11 +67,13 @@ def annotate(
     """
     principal.require(Permission.DECIDE)
     group = get_group(group_id, principal=principal.as_reader)
+    # A group may have failures that this account does not see, and learns nothing of.
+    unseen = fetch_values(_FAILURES, [group_id, group_id])[0] - group.failures
     if group.merged_into_id is not None:
         raise GroupMerged(f"Group {group_id} is merged into group {group.merged_into_id}; change that one.")
     changed = {
         name: value.isoformat() if isinstance(value, datetime) else value
-        for name, value in _checked(changes, group_id, principal).items()
+        for name, value in _checked(changes, group, principal).items()
         if value != getattr(group, name)
     }
     with transaction.atomic(), connection.cursor() as cursor:
@@ -82,9 +84,12 @@ def annotate(
                 "snoozed_until": group.snoozed_until and group.snoozed_until.isoformat(),
                 "snoozed_failures": group.snoozed_failures,
             }
+            stored = (kept if kept.keys() & changed else {}) | changed
+            if stored.get("snoozed_failures") is not None:
+                stored["snoozed_failures"] += unseen
             owner = {"owner_id": account_id(changed["owner"] or "", principal)} if "owner" in changed else {}
             values: dict[str, Any] = {
-                "sets": json.dumps((kept if kept.keys() & changed else {}) | changed | owner),
+                "sets": json.dumps(stored | owner),
                 "tags_added": [],
                 "tags_removed": [],
             }
@@ -96,7 +101,7 @@ def annotate(
             audit.record(principal.name, "group.annotated", "group", str(group_id), details=changed)
 
 
-def _checked(changes: Mapping[str, Any], group_id: int, principal: Principal) -> dict[str, Any]:
+def _checked(changes: Mapping[str, Any], group: GroupDetail, principal: Principal) -> dict[str, Any]:
     """Return what the changes make of each field; every mistake is found in one go."""
     checks: dict[str, Callable[[Any], Any]] = {
         "owner": lambda name: _owner(name, principal),
@@ -104,7 +109,7 @@ def _checked(changes: Mapping[str, Any], group_id: int, principal: Principal) ->
         "ticket_url": checked_ticket_url,
         "tags": lambda tags: checked_tags(tags or []),
         "snoozed_until": lambda until: checked_snooze(until, now=database_time()),
-        "snoozed_failures": lambda grown: failures_when(grown, now=fetch_values(_FAILURES, [group_id, group_id])[0]),
+        "snoozed_failures": lambda grown: failures_when(grown, now=group.failures),
     }
     given = {_COLUMNS.get(name, name): value for name, value in changes.items()}
     return all_checked({name: lambda name=name: checks[name](given[name]) for name in given})  # type: ignore[misc]

@@ -160,6 +160,14 @@ _IN_SCOPE = partial(
     FROM attempt t JOIN message m ON m.id = t.message_id AND {scope}
     WHERE t.outcome <> 'delivered' AND t.fingerprint = stored.fingerprint) own)""",
 )
+# Of a group that is seen: nor may the end of a snooze tell of them.
+_UNSEEN = partial(
+    Sql,
+    """(SELECT sum(stored.failures - (
+    SELECT count(*) FROM attempt t JOIN message m ON m.id = t.message_id AND {scope}
+    WHERE t.outcome <> 'delivered' AND t.fingerprint = stored.fingerprint))::bigint
+ FROM failure_group stored WHERE stored.id = seen.id OR stored.merged_into_id = seen.id)""",
+)
 _SELECT = partial(
     Sql,
     """
@@ -169,7 +177,7 @@ SELECT seen.id, {figure}named.title, named.error_class, named.fingerprint, named
        CASE WHEN named.merged_into_id <> seen.id THEN named.merged_into_id END AS merged_into_id,
        owner.username AS owner, coalesce(said.note, '') AS note, said.ticket_url,
        coalesce(said.tags, '{{}}') AS tags, CASE WHEN {is_snoozed} THEN said.snoozed_until END AS snoozed_until,
-       CASE WHEN {is_snoozed} THEN said.snoozed_failures END AS snoozed_failures,
+       CASE WHEN {is_snoozed} THEN said.snoozed_failures - {unseen} END AS snoozed_failures,
        named.regressed_at, named.regressed_version,
        coalesce(said.revision, 0) AS revision
 FROM ({seen}) seen JOIN failure_group named ON named.id = seen.named_id
@@ -268,7 +276,8 @@ def _select(
         joined=joined,
     )
     figure = Sql("seen.figure, ") if joined else EMPTY
-    return _SELECT(scope=scope, is_snoozed=IS_SNOOZED, seen=seen, figure=figure)
+    unseen = Sql("0") if principal.sees_everything else _UNSEEN(scope=scope)
+    return _SELECT(scope=scope, is_snoozed=IS_SNOOZED, seen=seen, figure=figure, unseen=unseen)
 
 
 def _members_left(message_filter: MessageFilter, counted: GroupCounts | None, principal: Principal) -> list[int] | None:

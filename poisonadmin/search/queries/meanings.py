@@ -14,7 +14,13 @@ from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.addresses import is_pattern
 from poisonadmin.core.queries.masking import clear_of_masks, masks_of
 from poisonadmin.core.queries.rows import fetch_values
-from poisonadmin.core.queries.scope import address_ids, addresses_delivering_to, addresses_holding, pattern_regex
+from poisonadmin.core.queries.scope import (
+    address_ids,
+    addresses_delivering_to,
+    addresses_holding,
+    pattern_regex,
+    visible_ids,
+)
 from poisonadmin.core.queries.sql import Sql, all_of, any_of, name, raw
 from poisonadmin.messages.queries.counts import CONFIRMING
 from poisonadmin.messages.queries.dead_letter_queues import in_any_queue, queues_of
@@ -406,11 +412,16 @@ def is_content(field: str, principal: Principal) -> bool:
 
 
 def not_searched(message_filter: MessageFilter, principal: Principal) -> list[str]:
-    """Return the patterns of the addresses that are left out: what a filter asks for is masked there for the reader."""
+    """Return the patterns of the addresses that are left out: what a filter asks for is masked there for the reader.
+
+    A pattern that covers nothing in the reader's scope is not named.
+    """
     asks = {term.field for term in message_filter.terms}
     if not asks & {FREE, "failure", *DEEP} and not any(is_content(field, principal) for field in asks):
         return []
-    return sorted({rule.match for rule in masks_of(principal).rules})
+    matches = sorted({rule.match for rule in masks_of(principal).rules})
+    visible = visible_ids(principal)
+    return matches if visible is None else [one for one in matches if not set(visible).isdisjoint(address_ids([one]))]
 
 
 def is_about_groups(field: str) -> bool:

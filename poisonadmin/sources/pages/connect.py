@@ -119,7 +119,8 @@ class Guide:
             return None
 
     def suggested(self) -> list[str]:
-        """Return patterns of the addresses at which what was seen would be taken in, else of all."""
+        """Return patterns of the addresses at which what was seen would be taken in, else of those that the template
+        names; none for all addresses there are."""
         check = self.seen("message")
         messages = check.result.messages if check and check.result else []
         template = self.place.config.get("address", DEFAULT_TEMPLATE)
@@ -127,9 +128,10 @@ class Guide:
         if found and len(found) <= _MOST_SUGGESTED:
             return sorted(found)
         try:
-            return [] if self.place.kind == PROGRAMS else [pattern_of(template)]
+            pattern = ANY_WORDS if self.place.kind == PROGRAMS else pattern_of(template)
         except InvalidSource:
             return []
+        return [] if pattern == ANY_WORDS else [pattern]
 
     def flow(self) -> Flow:
         """Return what is to be made."""
@@ -311,12 +313,16 @@ def show_made(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     if made is None:
         return HttpResponseRedirect(reverse("connect"))
     since = parse_filter({"address": made["patterns"] or [ANY_WORDS], "received_after": [made["since"]]})
+    source = made["source_id"] and get_source(made["source_id"], principal=principal)
+    # What came from elsewhere at the same addresses is not its first message.
+    has_some = not source or source.accepted
+    first = list_messages(since, principal=principal, limit=1, ordering="id").results if has_some else []
     context = {
-        "source": made["source_id"] and get_source(made["source_id"], principal=principal),
+        "source": source,
         "is_observed": made["is_observed"],
         "destination": made["destination"],
         "policies": [found for match in made["patterns"] if (found := find_policy(match))],
-        "first": next(iter(list_messages(since, principal=principal, limit=1, ordering="id").results), None),
+        "first": next(iter(first), None),
     }
     return render(request, "sources/connect_made.html", context)
 

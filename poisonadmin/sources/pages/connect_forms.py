@@ -165,7 +165,11 @@ class TargetForm(PageForm):
             *([back] if self.place.kind in BROKERS else []),
             ("http", "An HTTP endpoint", "Each message is sent as a request; 2xx means delivered"),
             *([known] if len(self.fields["destination"].widget.choices) > 1 else []),
-            ("later", "Nowhere yet", "Messages are kept and grouped; somebody names a destination later"),
+            (
+                "later",
+                "Nowhere yet",
+                "Messages are kept and grouped; what is approved goes where policies say",
+            ),
         ]
 
     def answer(self) -> dict[str, Any]:

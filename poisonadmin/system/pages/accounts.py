@@ -1,6 +1,6 @@
 """People and access: accounts with their tokens and sessions; and what the reader may do, and where."""
 
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.conf import settings
@@ -10,7 +10,7 @@ from django.shortcuts import render
 from django.urls import path, reverse
 from django.views.decorators.http import require_POST
 
-from poisonadmin.core.domain.access import Permission, Principal, roles_with
+from poisonadmin.core.domain.access import PERMISSIONS, Permission, Principal, Role, roles_with
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.domain.settings import settings_of
 from poisonadmin.core.queries.sessions import sessions_of
@@ -42,12 +42,17 @@ class TokenForm(PageForm):
     expires_in_days = whole_number("Expires in days", limits=(1, MAX_EXPIRY_DAYS), initial=90, hint="never")
     scopes = forms.MultipleChoiceField(
         label="May",
-        choices=[(str(one), str(one).replace("_", " ")) for one in Permission],
         widget=forms.CheckboxSelectMultiple,
         required=False,
         help_text="None ticked: whatever the account may.",
     )
     patterns = lines_of("Addresses", hint="all of the account", rows=2)
+
+    def __init__(self, data: Any, role: str | None) -> None:
+        super().__init__(data)
+        held = PERMISSIONS[Role(role)] if role else ()
+        scopes = [(str(one), str(one).replace("_", " ")) for one in Permission if one in held]
+        cast("forms.MultipleChoiceField", self.fields["scopes"]).choices = scopes
 
     def field_of(self, error: PoisonAdminError) -> str:
         """Return the field of an error."""
@@ -99,7 +104,7 @@ def _shown(request: HttpRequest, row: Any, **forms: PageForm) -> dict[str, Any]:
     return {
         "row": row,
         "form": AccountForm(None, row),
-        "token_form": TokenForm(),
+        "token_form": TokenForm(None, row.role),
         "tokens": tokens_of(row.id),
         "sessions": sessions_of(row.id, own_key=request.session.session_key),
         "link_hours": LINK_HOURS,
@@ -110,7 +115,8 @@ def _shown(request: HttpRequest, row: Any, **forms: PageForm) -> dict[str, Any]:
 @page(Permission.CONFIGURE)
 def create_token(request: HttpRequest, principal: Principal, name: str) -> HttpResponseBase:
     """Make a token of an account and show it, this once."""
-    row, form, status = get_account(name, principal=principal), TokenForm(request.POST), 422
+    row, status = get_account(name, principal=principal), 422
+    form = TokenForm(request.POST, row.role)
     if form.is_valid():
         given = {field: value for field, value in form.filled_in().items() if field != "label"}
         try:

@@ -20,6 +20,7 @@ from poisonadmin.core.commands.idempotency import StoredAnswer, once
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import PoisonAdminError, PreconditionFailed
 from poisonadmin.core.domain.filter_values import MAX_ID
+from poisonadmin.core.queries.masking import masks_of
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Page
 from poisonadmin.web.api.contract import Contract, contract_of, read_query
 from poisonadmin.web.api.rendering import JsonParser, JsonRenderer, Negotiation, digest_of, file_of, to_json
@@ -196,7 +197,9 @@ class ApiView(APIView):
         assert self.contract is not None
         request = self.request._request  # noqa: SLF001  (the body must be read before REST framework does)
         body = digest_of(file_of(request)) if self.contract.is_streamed else hashlib.sha256(request.body).hexdigest()
-        return hashlib.sha256(f"{request.method} {request.get_full_path()} {body}".encode()).hexdigest()
+        # What the caller may and may not read is part of it: an answer given before is read no more by who may not.
+        rights = (sorted(self.principal.permissions), self.principal.patterns, masks_of(self.principal).rules)
+        return hashlib.sha256(f"{request.method} {request.get_full_path()} {body} {rights}".encode()).hexdigest()
 
     def _answer(self, act: Callable[[], Response]) -> StoredAnswer:
         try:

@@ -29,7 +29,8 @@ class DrawnField(forms.BoundField):
         attrs = super().build_widget_attrs(attrs, widget)
         if drawn.is_hidden:
             return attrs
-        is_box, is_select = isinstance(drawn, forms.CheckboxInput), isinstance(drawn, forms.Select)
+        is_box = isinstance(drawn, forms.CheckboxInput | forms.CheckboxSelectMultiple)
+        is_select = isinstance(drawn, forms.Select)
         kind = "form-check-input" if is_box else "form-select" if is_select else "form-control"
         return {"id": self.auto_id, "class": f"{kind} is-invalid" if self.errors else kind} | attrs
 

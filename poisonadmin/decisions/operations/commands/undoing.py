@@ -23,9 +23,9 @@ WHERE piece.selection_id = %s AND (
 
 
 def can_undo(operation: OperationDetail) -> bool:
-    """Return whether there may be something that can be taken back."""
+    """Return whether there is something that can be taken back."""
     if operation.action == OperationAction.FAIL:
-        return operation.ended_at is not None and operation.count <= MAX_RESTORED
+        return operation.ended_at is not None and operation.count <= MAX_RESTORED and bool(_marked(operation))
     return operation.action in DELIVERING and operation.ended_at is None
 
 
@@ -42,7 +42,8 @@ def undo(operation_id: int, *, principal: Principal) -> Decided | None:
     if found.action != OperationAction.FAIL:
         change(operation_id, OperationChange.CANCEL, reason=reason, principal=principal)
         return None
-    ids = fetch_values(_MARKED, [found.selection_id, operation_id])
-    if not ids:
-        raise OperationNotChanged("None of its messages is still as the operation has left it.")
-    return decide_on(ids, OperationAction.RESTORE, reason=reason, principal=principal)
+    return decide_on(_marked(found), OperationAction.RESTORE, reason=reason, principal=principal)
+
+
+def _marked(operation: OperationDetail) -> list[int]:
+    return fetch_values(_MARKED, [operation.selection_id, operation.id])

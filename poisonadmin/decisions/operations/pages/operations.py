@@ -12,6 +12,7 @@ from django.views.decorators.http import require_POST
 from django_htmx.http import HttpResponseClientRefresh
 
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
+from poisonadmin.core.domain.masking import Masked
 from poisonadmin.core.queries.masking import in_the_clear
 from poisonadmin.decisions.operations.commands import operations
 from poisonadmin.decisions.operations.commands.carry_out import principal_of
@@ -37,7 +38,6 @@ from poisonadmin.decisions.operations.queries.operations import (
     list_operations,
 )
 from poisonadmin.decisions.operations.queries.preview import preview
-from poisonadmin.decisions.queries.refusals import Masked
 from poisonadmin.decisions.sign_offs.commands import AnotherPersonNeeded, require_may_sign
 from poisonadmin.decisions.sign_offs.domain import SignOffNeeded
 from poisonadmin.messages.domain.outcomes import MemberOutcome

@@ -78,6 +78,8 @@ def _mend(refused: LeftAlone, principal: Principal, back: str) -> tuple[str, str
         return f"Release it on {refused.detail} first", reverse("poison_list")
     if refused.code == TAKEN:
         return f"Operation #{refused.detail}", reverse("operations-one", args=[int(refused.detail or 0)])
+    if refused.code in WAIVABLE:
+        return "Tick its box below, where it shall be delivered all the same", None
     return "", None
 
 
