@@ -79,3 +79,5 @@ def test_one_click_undoes_what_the_page_says_was_done(browser_of: Callable[[str]
     operation = decided(OperationAction.FAIL, *ids)
     assert f'action="/operations/{operation}/undo/"' in browser.get(f"/operations/{operation}/").content.decode()
     assert browser_of("viewer").post(f"/operations/{operation}/undo/").status_code == 403
+    browser.post(f"/operations/{operation}/undo/")
+    assert "/undo/" not in browser.get(f"/operations/{operation}/").content.decode(), "nothing is left to be undone"
