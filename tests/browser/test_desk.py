@@ -92,6 +92,15 @@ def test_on_a_phone_a_card_has_two_lines_and_the_bar_is_at_the_thumb(visit: Visi
         assert round(bar["y"] + bar["height"]) == 844
 
 
+def test_on_a_phone_each_value_of_a_card_has_its_label(visit: Visit) -> None:
+    make_orders_destination()
+    visit.page.set_viewport_size({"width": 390, "height": 844})
+    page = visit.open("/destinations/")
+    cell = page.locator("td[data-label]").first
+    assert cell.evaluate("cell => parseFloat(getComputedStyle(cell).paddingLeft)") > 60, "the label is drawn there"
+    expect(cell).to_be_in_viewport()
+
+
 def test_a_heading_sorts(visit: Visit) -> None:
     take_dead("orders.eu", exception_class="Rare")
     for _ in range(2):
