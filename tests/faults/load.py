@@ -163,4 +163,6 @@ class Watch:
 
 
 def _says_why_not(look: WebAnswer) -> bool:
-    return look.status == 503 and ('"checks"' in look.said or '"code"' in look.said)
+    # A list whose statement the database was stopped in is taken for one that reads too much.
+    was_cut_off = look.status == 422 and '"query_too_expensive"' in look.said
+    return was_cut_off or (look.status == 503 and ('"checks"' in look.said or '"code"' in look.said))
