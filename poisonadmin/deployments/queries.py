@@ -95,8 +95,7 @@ WHERE address.name || '.' ~ %s
 
 
 def sightings(consumer: str, since: datetime) -> list[Sighting]:
-    """Return which versions of a consumer are alive, oldest first: what it showed last, and what it
-    showed since, within ten minutes.
+    """Return which versions of a consumer are alive, oldest first: the last, and those of the last ten minutes since.
 
     The answers of a destination count for the addresses that deliver there, too.
     """

@@ -223,7 +223,7 @@ def get_broker_check(check_id: int, *, principal: Principal) -> BrokerCheckRow:
     run = find_run(KindName.BROKER_CHECK, check_id) if principal.sees_everything else None
     if run is None or run.requested_by != principal.name:
         raise NotFound(f"There is no broker check {check_id}. Results are kept for 15 minutes.")
-    if run.params["purpose"] in (BrokerCheckPurpose.PREVIEW, BrokerCheckPurpose.GROUPS):
+    if BrokerCheckPurpose(run.params["purpose"]).shows_messages:
         principal.require(Permission.READ_PAYLOAD)
     return BrokerCheckRow(
         **run.shown | (_OVERDUE if _is_overdue(run) else {}),

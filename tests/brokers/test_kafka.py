@@ -1,6 +1,7 @@
 """What is Kafka's own: keys, partitions, headers that are bytes, tombstones, offsets, and who stamps what."""
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,7 +12,7 @@ from tests.brokers.kafka_topics import KafkaTopics, request_of
 from tests.brokers.messages import Sent
 from tests.brokers.proxy import proxy_to
 from workers.brokers.contract import BrokerError, Login, Outgoing, Shard
-from workers.brokers.kafka.adapter import ADAPTER
+from workers.brokers.kafka.adapter import ADAPTER, KafkaReader
 from workers.brokers.sources import check_broker
 
 RUNS_WITH = ("kafka",)
@@ -96,6 +97,28 @@ def test_records_are_grouped_by_their_failures_as_they_would_be_here(queues: Kaf
     assert {one.fingerprint for one in found.groups} == {fingerprint(from_dead_letter(t.dead_letter)) for t in taken}
     first, last = (f(t.dead_letter.failed_at for t in taken if t.dead_letter.failed_at) for f in (min, max))
     assert {first, last} <= {at for one in found.groups for at in (one.first_failed_at, one.last_failed_at)}
+
+
+def test_many_partitions_are_observed_as_soon_as_those_that_hold_something(queues: KafkaTopics) -> None:
+    topic = f"wide-{time.time_ns()}"
+    queues.create(topic, 100)
+    for n in (3, 42, 97):
+        queues.publish(topic, [Sent(b"%d" % n, properties={"partition": n})] * 2)
+    read: list[int] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("workers.brokers.kafka.adapter.KafkaReader", noting(read))
+        found = [one.payload for one in ADAPTER.browse(queues.login(topic), 5)]
+    assert (found, read) == ([b"3", b"3", b"42", b"42", b"97"], [3, 42, 97])
+
+
+def noting(read: list[int]) -> Callable[[Login, str, int], KafkaReader]:
+    """Return a reader that notes which partitions are read."""
+
+    def reader(login: Login, topic: str, partition: int) -> KafkaReader:
+        read.append(partition)
+        return KafkaReader(login, topic, partition)
+
+    return reader
 
 
 def test_a_record_that_the_broker_finds_too_large_is_refused_and_the_others_are_not(queues: KafkaTopics) -> None:

@@ -1,5 +1,6 @@
 """An Idempotency-Key: carried out once, answered alike."""
 
+import json
 import threading
 from typing import Any
 
@@ -9,6 +10,7 @@ from django.db import connection
 from poisonadmin.core.commands import idempotency
 from poisonadmin.core.commands.idempotency import IdempotencyKeyInFlight, StoredAnswer
 from poisonadmin.intake.commands import accept
+from poisonadmin.store.models.access import IdempotencyKey
 from poisonadmin.store.models.message import Message
 from tests.fixtures.api import Caller, caller_of, take_dead
 
@@ -27,6 +29,17 @@ def test_the_same_request_again_gets_the_same_answer_and_is_not_carried_out(admi
     assert "Idempotent-Replayed" not in first
     assert again["Idempotent-Replayed"] == "true"
     assert Message.objects.count() == 1
+
+
+def test_an_answer_that_an_earlier_version_has_kept_is_not_repeated_and_the_request_neither(admin: Caller) -> None:
+    admin.post("messages/", ENVELOPE, Idempotency_Key="k")
+    (kept,) = IdempotencyKey.objects.all()
+    head, _, body = bytes(kept.response).partition(b"\n")
+    fields = json.loads(head)
+    del fields["rights"]
+    IdempotencyKey.objects.update(response=json.dumps(fields).encode() + b"\n" + body)
+    again = admin.post("messages/", ENVELOPE, Idempotency_Key="k")
+    assert (again.status_code, again.json()["code"], Message.objects.count()) == (409, "answer_withheld", 1)
 
 
 def test_without_a_key_every_request_counts(admin: Caller) -> None:
@@ -89,13 +102,15 @@ def test_a_request_in_flight_is_not_begun_again() -> None:
 
     def other() -> None:
         try:
-            idempotency.once("me", "k", "digest", lambda: StoredAnswer(200, "x", b""), in_one_transaction=True)
+            idempotency.once(
+                "me", "k", "digest", lambda: StoredAnswer(200, "x", b""), rights="r", in_one_transaction=True
+            )
         except IdempotencyKeyInFlight as error:
             seen.append(error.status)
         finally:
             connection.close()
 
-    idempotency.once("me", "k", "digest", act, in_one_transaction=True)
+    idempotency.once("me", "k", "digest", act, rights="r", in_one_transaction=True)
     assert seen == [409]
 
 
@@ -109,7 +124,7 @@ def test_what_was_done_and_the_memory_of_it_are_committed_together() -> None:
         raise SystemExit
 
     with pytest.raises(SystemExit):
-        idempotency.once("me", "k", "digest", dies, in_one_transaction=True)
+        idempotency.once("me", "k", "digest", dies, rights="r", in_one_transaction=True)
     assert Message.objects.count() == 0
     answer, is_repeated = idempotency.once(
         "me", "k", "digest", lambda: StoredAnswer(200, "x", b""), in_one_transaction=True

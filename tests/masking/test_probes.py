@@ -198,7 +198,7 @@ def test_an_answer_given_before_is_not_read_by_whom_it_is_masked_for_since(opera
     assert (CANARY in first.content.decode(), again.content) == (True, first.content)
     mask("planted.#", "admin")
     refused = operator.ask("POST", f"messages/{message}/fail/", reason, Idempotency_Key="one")
-    assert (refused.status_code, refused.json()["code"]) == (422, "idempotency_key_reused")
+    assert (refused.status_code, refused.json()["code"]) == (409, "answer_withheld")
     assert CANARY not in refused.content.decode()
 
 

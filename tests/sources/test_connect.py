@@ -207,6 +207,16 @@ def test_rabbitmq_says_that_it_cannot_be_observed(admin: Client) -> None:
     until_target(admin)
     sent(admin, "/connect/target/", {"target": "later"})
     assert "RabbitMQ cannot be observed" in page(admin, "/connect/begin/")
+    assert admin.post("/connect/begin/", {"mode": "observe"}).status_code == 422
+    assert not Source.objects.exists()
+
+
+def test_programs_are_not_observed(admin: Client) -> None:
+    sent(admin, "/connect/?of=programs", {"name": "shop"})
+    sent(admin, "/connect/target/", {"target": "later"})
+    assert admin.post("/connect/begin/", {"mode": "observe"}).status_code == 422
+    sent(admin, "/connect/begin/", {"mode": "drain"})
+    page(admin, "/connect/made/")
 
 
 def test_messages_go_back_and_the_source_begins_switched_off(admin: Client) -> None:

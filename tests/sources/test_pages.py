@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.core.domain.access import SYSTEM, Role
 from poisonadmin.sources.commands.setup import save_source
 from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, FoundGroup, FoundMessage, FoundQueue
+from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.intake import Source
 from tests.masking.planted import mask
@@ -161,9 +162,23 @@ def test_the_failures_of_what_waits_are_shown_and_lead_to_their_group_here(opera
     text = page(operator_browser, asked["Location"])
     for shown in ("NoStock: &lt;b&gt;canary", "3 of them were read", f'href="/groups/{group.id}/"', "orders.eu"):
         assert shown in text, shown
+    merged_into = FailureGroup.objects.create(fingerprint="1" * 16, version=1, title="t", error_class="c")
+    FailureGroup.objects.filter(id=group.id).update(merged_into=merged_into)
+    assert f'href="/groups/{merged_into.id}/"' in page(operator_browser, asked["Location"])
     mask("#")
     text = page(operator_browser, asked["Location"])
     assert ("canary" in text, "<script>" in text, "[masked:" in text) == (False, False, True)
+
+
+@pytest.mark.parametrize("purpose", ["preview", "connection"])
+def test_a_check_with_messages_is_read_by_nobody_who_reads_payloads_no_more(
+    purpose: str, operator_browser: Client, source: Source
+) -> None:
+    asked = operator_browser.post(f"/sources/{source.id}/check/", {"check": purpose})
+    assert make_checks(seen) == 1
+    assert operator_browser.get(asked["Location"]).status_code == 200
+    Access.objects.update(role=Role.VIEWER)
+    assert operator_browser.get(asked["Location"]).status_code == (403 if purpose == "preview" else 200)
 
 
 def test_rabbitmq_cannot_be_observed(admin: Client, source: Source) -> None:

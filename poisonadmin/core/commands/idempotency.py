@@ -27,10 +27,17 @@ class InvalidIdempotencyKey(PoisonAdminError):
 
 
 class IdempotencyKeyReused(PoisonAdminError):
-    """Raised when the key came with another request before, or the caller's rights were others then."""
+    """Raised when the key came with another request before."""
 
     code = "idempotency_key_reused"
     status = 422
+
+
+class AnswerWithheld(PoisonAdminError):
+    """Raised when the request was carried out before, and the caller's rights have changed since."""
+
+    code = "answer_withheld"
+    status = 409
 
 
 class IdempotencyKeyInFlight(PoisonAdminError):
@@ -51,48 +58,54 @@ class StoredAnswer:
 
 
 def once(
-    actor: str, key: str, request_digest: str, act: Callable[[], StoredAnswer], *, in_one_transaction: bool
+    actor: str, key: str, request_digest: str, act: Callable[[], StoredAnswer], *, rights: str, in_one_transaction: bool
 ) -> tuple[StoredAnswer, bool]:
     """Return the answer of `act`, and whether it is one given before; then `act` was not called.
 
     With `in_one_transaction` what `act` does and the memory of it are committed together; without, `act` commits as it
     goes and a crash in the middle forgets that it began. Answers of 500 and above are not remembered, and are undone.
-    Errors: `InvalidIdempotencyKey`, `IdempotencyKeyReused`, `IdempotencyKeyInFlight`.
+    `rights`: a digest of what the caller may do and read; an answer is given again to the same rights only.
+    Errors: `InvalidIdempotencyKey`, `IdempotencyKeyReused`, `IdempotencyKeyInFlight`, `AnswerWithheld`.
     """
     if not 1 <= len(key) <= MAX_KEY_CHARS or not (key.isascii() and key.isprintable()):
         raise InvalidIdempotencyKey(f"Idempotency-Key is 1 to {MAX_KEY_CHARS} printable ASCII characters.")
     with _alone(actor, key):
-        if earlier := _earlier(actor, key, request_digest):
+        if earlier := _earlier(actor, key, request_digest, rights):
             return earlier, True
         if not in_one_transaction:
             answer = act()
-            _remember(actor, key, request_digest, answer)
+            _remember(actor, key, request_digest, answer, rights)
             return answer, False
         with transaction.atomic():
             answer = act()
             if answer.status >= REMEMBERED_BELOW:
                 transaction.set_rollback(True)
             else:
-                _remember(actor, key, request_digest, answer)
+                _remember(actor, key, request_digest, answer, rights)
         return answer, False
 
 
-def _earlier(actor: str, key: str, request_digest: str) -> StoredAnswer | None:
+def _earlier(actor: str, key: str, request_digest: str, rights: str) -> StoredAnswer | None:
     row = IdempotencyKey.objects.filter(actor=actor, key=key).first()
     if row is None or row.status is None or row.response is None:
         return None
     if row.request_digest != request_digest:
-        raise IdempotencyKeyReused(
-            "This Idempotency-Key was used for another request, or with other rights; nothing was done."
-        )
+        raise IdempotencyKeyReused("This Idempotency-Key was used for another request; nothing was done.")
     head, _, body = bytes(row.response).partition(b"\n")
-    return StoredAnswer(status=row.status, body=body, **json.loads(head))
+    fields = json.loads(head)
+    # Those that an earlier version has kept say nothing of rights.
+    if fields.pop("rights", None) != rights:
+        raise AnswerWithheld(
+            "This request was carried out when it came first, and not again. Its answer is not repeated, since what you"
+            " may do or read has changed."
+        )
+    return StoredAnswer(status=row.status, body=body, **fields)
 
 
-def _remember(actor: str, key: str, request_digest: str, answer: StoredAnswer) -> None:
+def _remember(actor: str, key: str, request_digest: str, answer: StoredAnswer, rights: str) -> None:
     if answer.status >= REMEMBERED_BELOW:
         return
-    head = json.dumps({"media_type": answer.media_type, "location": answer.location}).encode()
+    head = json.dumps({"media_type": answer.media_type, "location": answer.location, "rights": rights}).encode()
     IdempotencyKey.objects.create(
         actor=actor, key=key, request_digest=request_digest, status=answer.status, response=head + b"\n" + answer.body
     )

@@ -30,7 +30,7 @@ Row = TypeVar("Row")
 
 
 class Masked(PoisonAdminError):
-    """Raised when what somebody wants needs what is masked for him."""
+    """Raised when what somebody wants needs what is masked for them."""
 
     code = "masked"
     status = 403

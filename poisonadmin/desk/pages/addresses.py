@@ -14,6 +14,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.filter_values import address_or_pattern as checked_pattern
 from poisonadmin.core.domain.filter_values import number
+from poisonadmin.core.domain.sanitising import clipped, visible
 from poisonadmin.decisions.operations.commands.releases import resume_without
 from poisonadmin.desk.pages.opened_from import latest_messages
 from poisonadmin.destinations.queries import list_destinations
@@ -23,7 +24,6 @@ from poisonadmin.policies.queries import find_policy, list_policies
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.lists import total
 from poisonadmin.store.models.lane import AddressStatus
-from poisonadmin.web.pages.sanitising import clipped, visible
 from poisonadmin.web.pages.views import (
     MAX_REASON_CHARS,
     Section,

@@ -8,6 +8,7 @@ from django.views.decorators.http import require_POST
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import InvalidFilter, checked_text
+from poisonadmin.core.domain.sanitising import clipped, visible
 from poisonadmin.decisions.operations.commands.releases import action_of, release_bookmark
 from poisonadmin.decisions.sign_offs.queries import limits_of, sign_off_needed
 from poisonadmin.poison_list.queries.entries import (
@@ -18,7 +19,6 @@ from poisonadmin.poison_list.queries.entries import (
     list_poison_sources,
     stopped_messages,
 )
-from poisonadmin.web.pages.sanitising import clipped, visible
 from poisonadmin.web.pages.views import (
     MAX_REASON_CHARS,
     Section,

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
+from poisonadmin.core.domain.sanitising import visible
 from poisonadmin.groups.domain.causes import MOST
 from poisonadmin.groups.domain.stacks import MAX_STACK_CHARS, first_application_frame
-from poisonadmin.web.pages.sanitising import visible
 
 MAX_SHOWN_BYTES = 256 * 1024
 MAX_HEX_BYTES = 4 * 1024

@@ -160,14 +160,7 @@ _IN_SCOPE = partial(
     FROM attempt t JOIN message m ON m.id = t.message_id AND {scope}
     WHERE t.outcome <> 'delivered' AND t.fingerprint = stored.fingerprint) own)""",
 )
-# Of a group that is seen: nor may the end of a snooze tell of them.
-_UNSEEN = partial(
-    Sql,
-    """(SELECT sum(stored.failures - (
-    SELECT count(*) FROM attempt t JOIN message m ON m.id = t.message_id AND {scope}
-    WHERE t.outcome <> 'delivered' AND t.fingerprint = stored.fingerprint))::bigint
- FROM failure_group stored WHERE stored.id = seen.id OR stored.merged_into_id = seen.id)""",
-)
+# The end of a snooze as far as failures in scope are counted: so many more.
 _SELECT = partial(
     Sql,
     """
@@ -177,7 +170,9 @@ SELECT seen.id, {figure}named.title, named.error_class, named.fingerprint, named
        CASE WHEN named.merged_into_id <> seen.id THEN named.merged_into_id END AS merged_into_id,
        owner.username AS owner, coalesce(said.note, '') AS note, said.ticket_url,
        coalesce(said.tags, '{{}}') AS tags, CASE WHEN {is_snoozed} THEN said.snoozed_until END AS snoozed_until,
-       CASE WHEN {is_snoozed} THEN said.snoozed_failures - {unseen} END AS snoozed_failures,
+       CASE WHEN {is_snoozed} THEN seen.failures + said.snoozed_failures - (
+           SELECT sum(failures)::bigint FROM failure_group WHERE id = seen.id OR merged_into_id = seen.id
+       ) END AS snoozed_failures,
        named.regressed_at, named.regressed_version,
        coalesce(said.revision, 0) AS revision
 FROM ({seen}) seen JOIN failure_group named ON named.id = seen.named_id
@@ -276,8 +271,7 @@ def _select(
         joined=joined,
     )
     figure = Sql("seen.figure, ") if joined else EMPTY
-    unseen = Sql("0") if principal.sees_everything else _UNSEEN(scope=scope)
-    return _SELECT(scope=scope, is_snoozed=IS_SNOOZED, seen=seen, figure=figure, unseen=unseen)
+    return _SELECT(scope=scope, is_snoozed=IS_SNOOZED, seen=seen, figure=figure)
 
 
 def _members_left(message_filter: MessageFilter, counted: GroupCounts | None, principal: Principal) -> list[int] | None:
@@ -330,11 +324,14 @@ def _stored(row: StoredGroup) -> dict[str, Any]:
 
 def _in_scope(row: StoredGroup, members: Sequence[Fingerprint]) -> StoredGroup:
     mine = [member for member in members if member.group_id == row.id]
+    failures = sum(member.failures for member in mine)
+    ends_at = row.snoozed_failures
     return replace(
         row,
+        snoozed_failures=None if ends_at is None else ends_at - row.failures + failures,
         first_at=min(member.first_at for member in mine),
         last_at=max(member.last_at for member in mine),
-        failures=sum(member.failures for member in mine),
+        failures=failures,
     )
 
 

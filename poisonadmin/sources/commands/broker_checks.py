@@ -96,7 +96,7 @@ def request_broker_check(
 
 
 def _require_possible(purpose: BrokerCheckPurpose, kind: str, principal: Principal) -> None:
-    if purpose in (BrokerCheckPurpose.PREVIEW, BrokerCheckPurpose.GROUPS):
+    if purpose.shows_messages:
         principal.require(Permission.READ_PAYLOAD)
     if purpose is BrokerCheckPurpose.GROUPS and not BROKERS[kind].can_be_observed:
         raise InvalidSource("purpose", f"{BROKERS[kind].words} cannot be observed. {BROKERS[kind].preview_note}")

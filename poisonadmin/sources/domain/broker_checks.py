@@ -27,6 +27,11 @@ class BrokerCheckPurpose(StrEnum):
     GROUPS = "groups"
     QUEUES = "queues"
 
+    @property
+    def shows_messages(self) -> bool:
+        """True when the result has payloads."""
+        return self in (BrokerCheckPurpose.PREVIEW, BrokerCheckPurpose.GROUPS)
+
 
 @dataclass(frozen=True)
 class FoundQueue:

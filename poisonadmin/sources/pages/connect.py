@@ -265,7 +265,7 @@ def _retry(request: HttpRequest, guide: Guide) -> HttpResponse:
 
 def _begin(request: HttpRequest, guide: Guide) -> HttpResponse:
     flow = guide.flow()
-    form = BeginForm(_sent(request))
+    form = BeginForm(_sent(request), guide.place)
 
     def save() -> str:
         since = database_time().isoformat()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from django import forms
 
@@ -165,11 +165,7 @@ class TargetForm(PageForm):
             *([back] if self.place.kind in BROKERS else []),
             ("http", "An HTTP endpoint", "Each message is sent as a request; 2xx means delivered"),
             *([known] if len(self.fields["destination"].widget.choices) > 1 else []),
-            (
-                "later",
-                "Nowhere yet",
-                "Messages are kept and grouped; what is approved goes where policies say",
-            ),
+            ("later", "Nowhere yet", "Messages are kept and grouped; what is approved goes where policies say"),
         ]
 
     def answer(self) -> dict[str, Any]:
@@ -220,11 +216,14 @@ class BeginForm(PageForm):
     """The last step."""
 
     undone = "Nothing was made."
-    mode = forms.ChoiceField(
-        label="How it begins",
-        choices=[("drain", "Drain"), ("observe", "Observe only"), ("off", "Switched off")],
-        required=False,
-    )
+    mode = forms.ChoiceField(label="How it begins", required=False)
+
+    def __init__(self, data: Mapping[str, Any] | None, place: Origin) -> None:
+        super().__init__(data)
+        broker = BROKERS.get(place.kind)
+        observed = [("observe", "Observe only")] if broker and broker.can_be_observed else []
+        choices = [("drain", "Drain"), *observed, ("off", "Switched off")]
+        cast("forms.ChoiceField", self.fields["mode"]).choices = choices
 
 
 def http_destination(target: Mapping[str, Any]) -> dict[str, Any]:

@@ -124,6 +124,7 @@ class ApiView(APIView):
             self.request.headers[KEY_HEADER],
             self._request_digest(),
             lambda: self._answer(act),
+            rights=self._rights_digest(),
             in_one_transaction=not self.contract.is_streamed,
         )
         response = HttpResponse(answer.body, status=answer.status, content_type=answer.media_type)
@@ -197,9 +198,11 @@ class ApiView(APIView):
         assert self.contract is not None
         request = self.request._request  # noqa: SLF001  (the body must be read before REST framework does)
         body = digest_of(file_of(request)) if self.contract.is_streamed else hashlib.sha256(request.body).hexdigest()
-        # What the caller may and may not read is part of it: an answer given before is read no more by who may not.
+        return hashlib.sha256(f"{request.method} {request.get_full_path()} {body}".encode()).hexdigest()
+
+    def _rights_digest(self) -> str:
         rights = (sorted(self.principal.permissions), self.principal.patterns, masks_of(self.principal).rules)
-        return hashlib.sha256(f"{request.method} {request.get_full_path()} {body} {rights}".encode()).hexdigest()
+        return hashlib.sha256(repr(rights).encode()).hexdigest()
 
     def _answer(self, act: Callable[[], Response]) -> StoredAnswer:
         try:

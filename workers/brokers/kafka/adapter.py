@@ -200,11 +200,7 @@ class KafkaAdapter:
 
     def depth(self, login: Login) -> int:
         """Return how many records are behind the group's offsets."""
-        with closing(consumer(login, {})) as client, asking(NO_ANSWER, client):
-            topics = metadata(client)
-            places = [one for topic in login.options["topics"] for one in partitions(topics, topic)]
-            committed = client.committed(places, timeout=ANSWER_SECONDS)
-            return sum(_depth(client, one, since=one.offset) for one in committed)
+        return sum(depth for _, depth in _waiting(login))
 
     def open_reader(self, login: Login, shard: Shard) -> KafkaReader:
         """Read the shard's partition from the group's offset on."""
@@ -216,13 +212,13 @@ class KafkaAdapter:
 
     def browse(self, login: Login, limit: int) -> Iterator[Incoming]:
         """Yield the first records that are not drained yet; no offset is committed."""
-        for shard in self.shards(login):
-            if not limit:
-                return
-            with closing(self.open_reader(login, shard)) as reader:
-                for one in first_messages(reader, limit):
-                    yield one
-                    limit -= 1
+        # What is known to be empty need not be asked, and what is known to be all need not be waited for.
+        for place, depth in _waiting(login):
+            if count := min(limit, depth):
+                with closing(KafkaReader(login, place.topic, place.partition)) as reader:
+                    for one in first_messages(reader, count):
+                        yield one
+                        limit -= 1
 
     def queues(self, login: Login) -> list[FoundQueue]:
         """Return the topics, but for Kafka's own; those that are named like dead letters' first, with their depths."""
@@ -237,6 +233,15 @@ class KafkaAdapter:
                 depth = None if places is None else sum(_depth(client, one) for one in places)
                 found.append(FoundQueue(name, depth, _why(name)))
             return found
+
+
+def _waiting(login: Login) -> list[tuple[TopicPartition, int]]:
+    """Return the partitions of what is drained, each with how many records are behind the group's offset."""
+    with closing(consumer(login, {})) as client, asking(NO_ANSWER, client):
+        topics = metadata(client)
+        places = [one for topic in login.options["topics"] for one in partitions(topics, topic)]
+        committed = client.committed(places, timeout=ANSWER_SECONDS)
+        return [(one, _depth(client, one, since=one.offset)) for one in committed]
 
 
 def _depth(client: Consumer, place: TopicPartition, since: int = 0) -> int:

@@ -25,7 +25,7 @@ WHERE piece.selection_id = %s AND (
 def can_undo(operation: OperationDetail) -> bool:
     """Return whether there is something that can be taken back."""
     if operation.action == OperationAction.FAIL:
-        return operation.ended_at is not None and operation.count <= MAX_RESTORED and bool(_marked(operation))
+        return bool(_marked(operation))
     return operation.action in DELIVERING and operation.ended_at is None
 
 
@@ -37,13 +37,16 @@ def undo(operation_id: int, *, principal: Principal) -> Decided | None:
     principal.require(Permission.DECIDE)
     found = get_operation(operation_id, principal=principal.as_reader)
     reason = f"Undo of operation #{operation_id}"
-    if not can_undo(found):
+    if found.action == OperationAction.FAIL and (ids := _marked(found)):
+        return decide_on(ids, OperationAction.RESTORE, reason=reason, principal=principal)
+    if found.action not in DELIVERING or found.ended_at is not None:
         raise OperationNotChanged("Nothing of the operation can be taken back any more.")
-    if found.action != OperationAction.FAIL:
-        change(operation_id, OperationChange.CANCEL, reason=reason, principal=principal)
-        return None
-    return decide_on(_marked(found), OperationAction.RESTORE, reason=reason, principal=principal)
+    change(operation_id, OperationChange.CANCEL, reason=reason, principal=principal)
+    return None
 
 
 def _marked(operation: OperationDetail) -> list[int]:
+    """Return the messages that are still as a FAIL has left them, none before it is over."""
+    if operation.ended_at is None or operation.count > MAX_RESTORED:
+        return []
     return fetch_values(_MARKED, [operation.selection_id, operation.id])

@@ -13,6 +13,7 @@ from django.core.management.base import CommandError, CommandParser
 from poisonadmin.brokers.domain.broker_kinds import BROKERS, kind_of_url, note_of, source_settings
 from poisonadmin.brokers.domain.broker_names import DEFAULT_TEMPLATE
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.core.domain.sanitising import visible
 from poisonadmin.core.domain.secret_settings import BROKER_PASSWORD
 from poisonadmin.core.domain.settings import InputKind
 from poisonadmin.sources.commands.broker_checks import request_broker_check, request_source_check
@@ -93,13 +94,13 @@ class Command(OperatorCommand):
         seen = self._check(BrokerCheckPurpose.GROUPS, options)
         for group in seen.groups:
             last = group.last_failed_at or "-"
-            self.stdout.write(f"{group.count}\t{_plain(group.title)}\t{_plain(','.join(group.addresses))}\t{last}")
+            self.stdout.write(f"{group.count}\t{visible(group.title)}\t{visible(','.join(group.addresses))}\t{last}")
         waiting = "an unknown number" if seen.depth is None else seen.depth
         self.stdout.write(f"{seen.groups_of} of {waiting} messages read; nothing was taken.")
 
     def _discover(self, options: dict[str, Any]) -> None:
         for queue in self._check(BrokerCheckPurpose.QUEUES, options).queues:
-            self.stdout.write(f"{_plain(queue.name)}\t{'-' if queue.depth is None else queue.depth}\t{queue.why}")
+            self.stdout.write(f"{visible(queue.name)}\t{'-' if queue.depth is None else queue.depth}\t{queue.why}")
 
     def _check(self, purpose: BrokerCheckPurpose, options: dict[str, Any]) -> BrokerCheckResult:
         row = Source.objects.filter(name=options["url"]).first()
@@ -128,11 +129,6 @@ def _broker_arguments(parser: ArgumentParser) -> None:
             type=int if setting.input == InputKind.NUMBER else str,
             help=f"{setting.label}. {note_of(setting, kinds)}",
         )
-
-
-def _plain(text: str) -> str:
-    """Return a broker's text without what a terminal would act on."""
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
 def _kind(url: str) -> str:

@@ -18,11 +18,12 @@ from django.urls import reverse
 from django.utils import timezone
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
+from poisonadmin.core.domain import sanitising
 from poisonadmin.core.domain.access import Permission, roles_with
 from poisonadmin.messages.domain.explanations import explanation
 from poisonadmin.policies.domain.resolution import shown
 from poisonadmin.policies.domain.settings import SETTINGS
-from poisonadmin.web.pages import sanitising, tables, words
+from poisonadmin.web.pages import tables, words
 
 _OUTLINES = settings.BASE_DIR / "node_modules" / "@tabler" / "icons" / "icons" / "outline"
 _LINK = re.compile(r'(<a\b[^>]*?) href="[^"]*"')
