@@ -127,6 +127,6 @@ def test_what_was_done_and_the_memory_of_it_are_committed_together() -> None:
         idempotency.once("me", "k", "digest", dies, rights="r", in_one_transaction=True)
     assert Message.objects.count() == 0
     answer, is_repeated = idempotency.once(
-        "me", "k", "digest", lambda: StoredAnswer(200, "x", b""), in_one_transaction=True
+        "me", "k", "digest", lambda: StoredAnswer(200, "x", b""), rights="r", in_one_transaction=True
     )
     assert (answer.status, is_repeated) == (200, False)
