@@ -20,20 +20,17 @@ from poisonadmin.core.domain.errors import (
     require_version,
 )
 from poisonadmin.core.domain.globs import glob
-from poisonadmin.core.queries.masking import require_clear
-from poisonadmin.core.queries.sql import Sql
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.messages.queries.id_ranges import next_ranges
 from poisonadmin.rules.domain import rules as domain
 from poisonadmin.rules.domain.dry_run import Found, Trial, from_json
 from poisonadmin.rules.domain.fields import InvalidRule
 from poisonadmin.rules.domain.rules import RuleFields, Stage, checked_rule, reads_payloads
-from poisonadmin.rules.queries import covers_rule
+from poisonadmin.rules.queries import covered_by, covers_rule, definition_of, require_readable
 from poisonadmin.runs.commands.engine import RunTurn, RunWork
 from poisonadmin.runs.commands.requests import request_run
 from poisonadmin.runs.domain.kinds import KindName, RunKind
 from poisonadmin.store.models.destination import Destination
-from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.rule import Rule
 
@@ -230,10 +227,7 @@ def request_dry_run(rule_id: int, *, principal: Principal) -> int:
     principal.require(Permission.CONFIGURE)
     with transaction.atomic():
         rule = locked_rule(rule_id, principal=principal)
-        if domain.reads_payloads(rule.match):
-            principal.require(Permission.READ_PAYLOAD)
-        covered = Sql("FROM message m WHERE m.address_id = ANY({ids})", ids=_covered(_definition(rule)))
-        require_clear(covered, principal, "Who tries a rule on messages has to read them whole.")
+        require_readable(definition_of(rule), principal)
         of_rule = {"rule_id": rule_id, "rule_version": rule.version}
         cut_off = Message.objects.aggregate(last=Max("id"))["last"] or 0
         run = request_run(
@@ -279,13 +273,5 @@ def _trial(rule_id: int, version: int) -> Trial | None:
     row = Rule.objects.filter(id=rule_id, version=version).first()
     if row is None:
         return None
-    rule = _definition(row)
-    return Trial(domain.Stage(row.stage), rule, tuple(_covered(rule)))
-
-
-def _definition(row: Rule) -> domain.RuleDefinition:
-    return domain.RuleDefinition(row.id, row.name, row.version, row.match, row.action)
-
-
-def _covered(rule: domain.RuleDefinition) -> list[int]:
-    return [address_id for address_id, name in Address.objects.values_list("id", "name") if rule.covers(name)]
+    rule = definition_of(row)
+    return Trial(domain.Stage(row.stage), rule, tuple(covered_by(rule)))

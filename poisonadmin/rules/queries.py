@@ -10,7 +10,7 @@ from typing import Any
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.masking import masks_of
+from poisonadmin.core.queries.masking import masks_of, require_clear
 from poisonadmin.core.queries.rows import Versioned, columns, fetch, fetch_by_id, fetch_rows
 from poisonadmin.core.queries.sql import Sql, all_given
 from poisonadmin.policies.domain.circles import dead_letter_way
@@ -18,9 +18,10 @@ from poisonadmin.policies.queries import policy_index
 from poisonadmin.rules.domain.content_rules import ContentRule, ContentRules, compile_content_rule
 from poisonadmin.rules.domain.failure_rules import FailureRule, compile_failure_rule
 from poisonadmin.rules.domain.json_schema import compile_schema
-from poisonadmin.rules.domain.rules import RuleDefinition, RuleFailed, RuleFields, Stage, reads_payloads
+from poisonadmin.rules.domain.rules import RuleDefinition, RuleFailed, RuleFields, Stage, reads_content, reads_payloads
 from poisonadmin.runs.domain.kinds import KindName
 from poisonadmin.runs.queries.runs import RunFields, latest_run
+from poisonadmin.store.models.lane import Address
 
 _SELECT = Sql(
     """SELECT r.id, r.stage, r.position, {columns}, r.is_enabled,
@@ -138,19 +139,41 @@ def get_rule(rule_id: int, *, principal: Principal) -> RuleRow:
 
 
 def latest_dry_run(rule_id: int, *, principal: Principal) -> DryRunRow:
-    """Return the rule's latest dry run, ended or not; raise NotAllowed, NotFound, DryRunNotFound.
+    """Return the rule's latest dry run, ended or not.
 
-    What a rule on payloads has found tells of these, and what a former version was on is not known.
+    Errors: `NotAllowed`, `NotFound`, `DryRunNotFound`, `Masked`.
     """
     rule = get_rule(rule_id, principal=principal)
     run = latest_run(KindName.DRY_RUN, {"rule_id": rule_id})
     if run is None:
         raise DryRunNotFound(f"The rule {rule_id} was never dry-run.")
-    if reads_payloads(rule.match) or run.params["rule_version"] != rule.version:
-        principal.require(Permission.READ_PAYLOAD)
+    is_former = run.params["rule_version"] != rule.version
+    require_readable(None if is_former else definition_of(rule), principal)
     result = run.result or {"read": 0, "matched": 0, "found": []}
     found = DryRunResult(result["read"], result["matched"], _places(result["found"], principal))
     return DryRunRow(**run.shown, **run.params, result=found)
+
+
+def definition_of(row: Any) -> RuleDefinition:
+    """Return the rule that a row of either kind is."""
+    return RuleDefinition(row.id, row.name, row.version, row.match, row.action)
+
+
+def covered_by(rule: RuleDefinition) -> list[int]:
+    """Return the ids of the addresses of the rule."""
+    return [address_id for address_id, name in Address.objects.values_list("id", "name") if rule.covers(name)]
+
+
+def require_readable(rule: RuleDefinition | None, principal: Principal) -> None:
+    """Raise where what a rule finds would tell what the principal may not read. None: a former one, of which nothing
+    is known. Errors: `NotAllowed`, `Masked`.
+    """
+    if rule is None or reads_payloads(rule.match):
+        principal.require(Permission.READ_PAYLOAD)
+    if rule is None or reads_content(rule.match):
+        where = Sql("TRUE") if rule is None else Sql("m.address_id = ANY({ids})", ids=covered_by(rule))
+        messages = Sql("FROM message m WHERE {where}", where=where)
+        require_clear(messages, principal, "Who tries a rule on them has to read them whole.")
 
 
 def _places(stored: Sequence[Mapping[str, Any]], principal: Principal) -> list[DryRunPlace]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 from django.urls import reverse
@@ -212,8 +213,14 @@ def test_no_rule_is_tried_on_messages_of_which_something_is_masked(match: dict[s
     rule = admin.post("rules/", {"name": "guess", **body}).json()["id"]
     assert admin.post(f"rules/{rule}/dry_run/").status_code == 202
     mask("planted.#")
-    refused = admin.post(f"rules/{rule}/dry_run/")
-    assert (refused.status_code, refused.json()["code"]) == (403, "masked")
+    for refused in (admin.post(f"rules/{rule}/dry_run/"), admin.get(f"rules/{rule}/dry_run/")):
+        assert (refused.status_code, refused.json()["code"]) == (403, "masked")
+    browser = Client()
+    browser.force_login(User.objects.get(username="admin"))
+    page = browser.get(f"/rules/{rule}/")
+    assert (page.status_code, "are masked for" in page.content.decode()) == (200, True)
+    other = admin.post("rules/", {"name": "by address", **body, "match": {"address": ADDRESS}}).json()["id"]
+    assert admin.post(f"rules/{other}/dry_run/").status_code == 202, "it asks for nothing that is masked"
 
 
 @pytest.mark.parametrize("asked", [{"key.customer": CANARY}, {"header.X-Customer": CANARY}, {"q": f"error:{CANARY}"}])

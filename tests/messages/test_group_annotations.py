@@ -334,6 +334,16 @@ def test_a_snooze_tells_nothing_of_failures_out_of_scope(grown: dict[str, int], 
     shown = limited.ask("PATCH", f"groups/{group}/", {"snoozed_until_grown": grown}).json()
     assert (shown["failures"], shown["snoozed_failures"]) == (2, 2 + more)
     assert get_group(group, principal=SYSTEM).snoozed_failures == 11 + more
+    (listed,) = limited.get("groups/?snoozed=true&ordering=-failures").json()["results"]
+    assert (listed["failures"], listed["snoozed_failures"]) == (2, 2 + more)
+    # What is merged into it, and is not in scope either, is told no more.
+    FailureGroup.objects.create(
+        fingerprint="e" * 16, version=2, title="t", error_class="c", failures=4, merged_into_id=group
+    )
+    shown = limited.ask("PATCH", f"groups/{group}/", {"snoozed_until_grown": {"by": more + 1}}).json()
+    assert shown["snoozed_failures"] == 2 + more + 1
+    assert get_group(group, principal=SYSTEM).snoozed_failures == 15 + more + 1
+    more, total = more + 1, 15
     # Another change keeps the end of the snooze.
     limited.ask("PATCH", f"groups/{group}/", {"note": "n", "snoozed_until": tomorrow().isoformat()})
-    assert get_group(group, principal=SYSTEM).snoozed_failures == 11 + more
+    assert get_group(group, principal=SYSTEM).snoozed_failures == total + more

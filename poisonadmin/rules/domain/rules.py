@@ -185,6 +185,11 @@ def reads_payloads(match: Mapping[str, Any]) -> bool:
     return not {"json", "violates", "not_json"}.isdisjoint(match)
 
 
+def reads_content(match: Mapping[str, Any]) -> bool:
+    """Return whether a condition looks at what may be masked: payloads, headers, or the text of an error."""
+    return reads_payloads(match) or not {"headers", "message"}.isdisjoint(match)
+
+
 def validate_rule(
     stage: Stage, match: Mapping[str, Any], action: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:

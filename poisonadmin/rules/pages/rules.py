@@ -11,6 +11,7 @@ from django_htmx.http import reselect, reswap, retarget
 
 from poisonadmin.core.domain import strict_json
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.masking import Masked
 from poisonadmin.rules import commands
 from poisonadmin.rules.domain.fields import InvalidRule
 from poisonadmin.rules.domain.rules import Stage, checked_match
@@ -140,11 +141,14 @@ def _described(row: RuleRow) -> dict[str, Any]:
 
 def _show(request: HttpRequest, principal: Principal, rule_id: int, error: str = "", status: int = 200) -> HttpResponse:
     row = get_rule(rule_id, principal=principal)
-    tried: DryRunRow | None
+    tried: DryRunRow | None = None
+    withheld = ""
     try:
         tried = latest_dry_run(rule_id, principal=principal)
     except DryRunNotFound:
-        tried = None
+        pass
+    except Masked as refusal:
+        withheld = refusal.detail
     is_running = tried is not None and not tried.is_over
     # The page asks again while a dry run is under way. Its end changes more than the result: the whole page is new.
     has_ended = bool(request.htmx) and not is_running  # type: ignore[attr-defined]
@@ -152,6 +156,7 @@ def _show(request: HttpRequest, principal: Principal, rule_id: int, error: str =
         notes.success(request, "The dry run has ended.")
     context = _described(row) | {
         "dry_run": tried,
+        "withheld": withheld,
         "is_running": is_running,
         "is_outdated": tried is not None and tried.rule_version != row.version and not row.is_dry_run,
         "needs_dry_run": row.stage == Stage.BEFORE and not row.is_dry_run,
