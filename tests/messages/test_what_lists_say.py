@@ -167,8 +167,8 @@ def test_tries_count_what_was_begun(operator_browser: Client) -> None:
     Message.objects.update(attempt_number=3)
     with connection.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO history (message_id, seq, from_state, to_state, event, attempt_number, actor)"
-            " SELECT %s, 100 + n, 'DLNG', 'TBDL', 'released', n, 'system' FROM generate_series(1, 2) AS n",
+            "INSERT INTO history (message_id, from_state, to_state, event, attempt_number, actor)"
+            " SELECT %s, 'DLNG', 'TBDL', 'released', n, 'system' FROM generate_series(1, 2) AS n",
             [message.id],
         )
     assert list_messages(parse_filter({}), principal=SYSTEM).results[0].attempts_begun == 1
