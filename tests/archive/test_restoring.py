@@ -109,8 +109,8 @@ def test_a_moved_message_is_shown_with_where_it_came_from(spark: SparkSession) -
                 [message_id, at, to, reason, f"{to}.queue"],
             )
         cursor.execute(
-            """INSERT INTO history (message_id, seq, to_state, event, attempt_number, actor)
-               VALUES (%s, 90, 'TBDL', 'released', 3, 'system')""",
+            """INSERT INTO history (message_id, to_state, event, attempt_number, actor)
+               VALUES (%s, 'TBDL', 'released', 3, 'system')""",
             [message_id],
         )
     (other,) = put(1, prefix="other")
