@@ -18,12 +18,16 @@ MIGRATE = """
 import django
 django.setup()
 from django.core.management import CommandError, call_command
+from django.db import connection
 from poisonadmin.store.management.commands import migrate
 migrate.TRIES = {tries}
 try:
     call_command("migrate", {arguments} verbosity=0, interactive=False)
 except CommandError as error:
     raise SystemExit(str(error))
+with connection.cursor() as cursor:
+    cursor.execute("SHOW lock_timeout")
+    print(cursor.fetchone()[0])
 """
 # The second migration of `auth` changes this table.
 HOLD = "BEGIN; LOCK TABLE auth_permission IN ACCESS SHARE MODE"
@@ -58,7 +62,8 @@ def test_a_migration_ends_with_one_sentence_while_others_hold_its_tables_and_goe
         )
         assert "Traceback" not in held.stderr
         other.rollback()
-    assert migrate(url).returncode == 0
+    done = migrate(url)
+    assert (done.returncode, done.stdout.strip()) == (0, "0"), "whoever called it waits for locks as before"
 
 
 def test_a_migration_goes_through_when_the_others_let_go_and_keeps_nobody_waiting(url: str) -> None:

@@ -34,6 +34,8 @@ class Command(migrate.Command):
                 super().handle(*args, **options)
                 if running:
                     grant_to(running)
+                with connection.cursor() as cursor:
+                    cursor.execute("RESET lock_timeout")  # whoever called this goes on with the connection
                 return
             except OperationalError as error:
                 if not isinstance(error.__cause__, _IN_THE_WAY):
