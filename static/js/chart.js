@@ -4,7 +4,7 @@ const note = document.getElementById("outcomes-note");
 const SERIES = [
   ["Delivered", "delivered"],
   ["Failed, to be tried again", "retried"],
-  ["Needs decision", "undecided"],
+  ["Set aside for a decision", "undecided"],
   ["Given up", "failed"],
 ];
 let plot = null;
@@ -110,7 +110,7 @@ async function load() {
   else plot.setData(drawn);
   const total = SERIES.map(([label, key]) => `${found[key].reduce((sum, n) => sum + n, 0).toLocaleString("en")} ${label.toLowerCase()}`);
   const marks = deployments.length ? [`deployments: ${deployments.map(([, words]) => words).join(", ")}`] : [];
-  note.textContent = [...total, ...marks].join(" · ");
+  note.textContent = `Events in this span: ${[...total, ...marks].join(" · ")}`;
 }
 
 async function refresh() {

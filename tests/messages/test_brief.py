@@ -17,6 +17,7 @@ from poisonadmin.store.models.access import PayloadRead
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.operation import Operation
+from tests.fixtures.delivery import make_orders_destination
 from tests.fixtures.pages import dead_letter, html_of
 from tests.masking.planted import mask
 
@@ -92,6 +93,17 @@ def test_a_version_is_blamed_where_its_deployment_came_before_the_first_failure(
             [message.group_id],
         )
     assert "It began with version 2.4, and no other version fails so." in html_of(operator_browser.get(page))
+
+
+def test_what_somebody_has_approved_does_not_pass_by_itself(operator_browser: Client) -> None:
+    itself, group = "It passes by itself", failed("app.Odd").group_id
+    Message.objects.update(state="DLVD")
+    assert itself in html_of(operator_browser.get(f"/groups/{group}/"))
+    Message.objects.update(state="NDLV")
+    make_orders_destination()
+    decide_on(list(Message.objects.values_list("id", flat=True)), OperationAction.APPROVE, reason="r", principal=SYSTEM)
+    Message.objects.update(state="DLVD")
+    assert itself not in html_of(operator_browser.get(f"/groups/{group}/"))
 
 
 def test_masked_values_stay_masked_and_are_compared_all_the_same(browser_of: Browsers) -> None:

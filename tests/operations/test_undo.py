@@ -13,6 +13,7 @@ from poisonadmin.decisions.operations.commands.operations import OperationNotCha
 from poisonadmin.decisions.operations.commands.undoing import undo
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.store.models.message import Message
+from poisonadmin.store.models.operation import Operation
 from tests.fixtures import decisions
 from tests.fixtures.api import take_dead
 from tests.fixtures.delivery import make_orders_destination
@@ -79,5 +80,9 @@ def test_one_click_undoes_what_the_page_says_was_done(browser_of: Callable[[str]
     operation = decided(OperationAction.FAIL, *ids)
     assert f'action="/operations/{operation}/undo/"' in browser.get(f"/operations/{operation}/").content.decode()
     assert browser_of("viewer").post(f"/operations/{operation}/undo/").status_code == 403
+    assert "Restored since" not in browser.get(f"/operations/{operation}/").content.decode()
     browser.post(f"/operations/{operation}/undo/")
-    assert "/undo/" not in browser.get(f"/operations/{operation}/").content.decode(), "nothing is left to be undone"
+    undone = browser.get(f"/operations/{operation}/").content.decode()
+    assert "/undo/" not in undone, "nothing is left to be undone"
+    restored = Operation.objects.latest("id").id
+    assert f'Restored since by</dt><dd><a href="/operations/{restored}/">operation #{restored}</a></dd>' in undone

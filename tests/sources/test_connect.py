@@ -19,6 +19,7 @@ from poisonadmin.store.models.run import LongRun
 from tests.fixtures.delivery import make_orders_destination
 from tests.fixtures.pages import dead_letter
 from tests.sources.checks import make_checks
+from workers.brokers.contract import BrokerError
 
 pytestmark = pytest.mark.django_db
 
@@ -145,6 +146,20 @@ def test_a_worker_checks_again_where_what_it_saw_is_gone(admin: Client) -> None:
     assert "Check again" in page(admin, "/connect/queues/")
     assert sent(admin, "/connect/queues/", {"again": "1"}) == "/connect/queues/"
     assert "Checking the broker" in page(admin, "/connect/queues/")
+
+
+def test_a_broker_that_was_not_reached_is_named_until_the_end(admin: Client) -> None:
+    def refused(*_: object) -> BrokerCheckResult:
+        raise BrokerError("connection refused")
+
+    until_target(admin)
+    assert make_checks(refused) == 2
+    sent(admin, "/connect/target/", {"target": "later"})
+    last = page(admin, "/connect/begin/")
+    assert last.count('class="step-halted"') == 2
+    assert "The broker check failed: connection refused" in last
+    assert 'value="off" checked' in last
+    assert 'value="drain" checked' not in last
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,9 @@ def findings(group: GroupDetail, deployed: list[DeploymentRow], *, principal: Pr
     ids = list(sizes)
     latest = Sql(
         """SELECT t.message_id, t.finished_at, a.name AS address, CASE WHEN {seen} THEN d.name END AS destination,
-            t.outcome, t.error_class, t.status_code, t.consumer_version, m.state = 'DLVD' AS is_delivered
+            t.outcome, t.error_class, t.status_code, t.consumer_version, m.state = 'DLVD' AND NOT EXISTS (
+                SELECT FROM history AS h
+                WHERE h.message_id = m.id AND h.from_state = 'NDLV' AND h.at >= t.finished_at) AS is_delivered
             FROM message m JOIN address a ON a.id = m.address_id CROSS JOIN LATERAL (
                 SELECT * FROM attempt WHERE message_id = m.id AND outcome <> 'delivered' AND fingerprint = ANY({prints})
                 ORDER BY attempt_number DESC LIMIT 1) t LEFT JOIN destination d ON d.id = t.destination_id

@@ -19,7 +19,10 @@ _ABOUT_CONTENT = {400, 406, 409, 410, 411, 412, 413, 415, 422}
 
 @dataclass(frozen=True)
 class RecentFailure:
-    """The latest failure of a message of the group. `is_delivered`: the message was delivered since."""
+    """The latest failure of a message of the group.
+
+    `is_delivered`: the message was delivered since, and nobody had to decide on it.
+    """
 
     message_id: int
     finished_at: datetime
@@ -59,7 +62,11 @@ class SharedValue:
 
 _Speaks = Callable[[RecentFailure], bool]
 _RULES: tuple[tuple[str, str, _Speaks], ...] = (
-    ("transient", "It passes by itself: most of its messages were delivered later.", lambda one: one.is_delivered),
+    (
+        "transient",
+        "It passes by itself: most of its messages were delivered later without a decision.",
+        lambda one: one.is_delivered,
+    ),
     (
         "capacity",
         "The consumer has too much to do.",

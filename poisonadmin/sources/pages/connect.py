@@ -118,6 +118,11 @@ class Guide:
         except NotFound:
             return None
 
+    def failure(self, step: str) -> str | None:
+        """Return why the check of a step has failed; None where it has not, or that is gone."""
+        check = self.seen(step)
+        return check.error if check else None
+
     def suggested(self) -> list[str]:
         """Return patterns of the addresses at which what was seen would be taken in, else of those that the template
         names; none for all addresses there are."""
@@ -158,7 +163,10 @@ class Guide:
         """Return what every step shows."""
         return {
             "step": step,
-            "steps": [(name, STEPS[name], _url(name) if self.is_open(name) else "") for name in self.steps()],
+            "steps": [
+                (name, STEPS[name], _url(name) if self.is_open(name) else "", bool(self.failure(name)))
+                for name in self.steps()
+            ],
             "place": self.place if self.is_begun else None,
             "broker": BROKERS.get(self.place.kind) if self.is_begun else None,
         }
@@ -288,6 +296,7 @@ def _begin(request: HttpRequest, guide: Guide) -> HttpResponse:
         return guide.shown("begin") | {
             "flow": flow,
             "queues": guide.answers.get("queues", []),
+            "failure": guide.failure("message") or guide.failure("queues"),
             "url": guide.answers["target"].get("url"),
             "target": guide.answers["target"]["target"],
             "in_words": in_words(policy),

@@ -139,11 +139,13 @@ def param_lines(params: Mapping[str, Any]) -> list[tuple[str, str]]:
     words: dict[str, Callable[[Any], str]] = {
         "owner": lambda owner: owner or "nobody",
         "note": lambda note: note or "none",
-        "waive": lambda codes: "; ".join(map(refusal_words, codes)) or "nothing that may be a replay",
+        "waive": lambda codes: "; ".join(map(refusal_words, codes)),
         "tags": lambda tags: "; ".join(f"{what} {', '.join(some)}" for what, some in tags.items() if some),
     }
     return [
-        (PARAM_WORDS[name], words.get(name, _words)(given)) for name, given in params.items() if name in PARAM_WORDS
+        (PARAM_WORDS[name], words.get(name, _words)(given))
+        for name, given in params.items()
+        if name in PARAM_WORDS and (given or name != "waive")
     ]
 
 

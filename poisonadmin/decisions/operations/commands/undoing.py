@@ -21,12 +21,26 @@ WHERE piece.selection_id = %s AND (
 ) = %s ORDER BY message.id
 """
 
+_RESTORED = """
+SELECT DISTINCT since.operation_id
+FROM selection_piece AS piece CROSS JOIN LATERAL unnest(message_ids) AS member (id)
+     JOIN history AS since ON since.message_id = member.id AND since.event = 'restored' AND since.operation_id > %s
+WHERE piece.selection_id = %s ORDER BY 1
+"""
+
 
 def can_undo(operation: OperationDetail) -> bool:
     """Return whether there is something that can be taken back."""
     if operation.action == OperationAction.FAIL:
         return bool(_marked(operation))
     return operation.action in DELIVERING and operation.ended_at is None
+
+
+def restored_by(operation: OperationDetail) -> list[int]:
+    """Return the operations that have restored some of what this one has marked FAIL, where it is not too large."""
+    if operation.action != OperationAction.FAIL or operation.count > MAX_RESTORED:
+        return []
+    return fetch_values(_RESTORED, [operation.id, operation.selection_id])
 
 
 def undo(operation_id: int, *, principal: Principal) -> Decided | None:

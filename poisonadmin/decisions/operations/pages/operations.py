@@ -17,7 +17,7 @@ from poisonadmin.core.queries.masking import in_the_clear
 from poisonadmin.decisions.operations.commands import operations
 from poisonadmin.decisions.operations.commands.carry_out import principal_of
 from poisonadmin.decisions.operations.commands.operations import record_export
-from poisonadmin.decisions.operations.commands.undoing import can_undo, undo
+from poisonadmin.decisions.operations.commands.undoing import can_undo, restored_by, undo
 from poisonadmin.decisions.operations.domain.actions import ACTIONS
 from poisonadmin.decisions.operations.domain.awaited_version import BeginWhen
 from poisonadmin.decisions.operations.domain.lifecycle import (
@@ -98,6 +98,7 @@ def show(request: HttpRequest, principal: Principal, operation_id: int) -> HttpR
         "pace": _pace(found),
         "steps": _steps(found) if found.canary else [],
         "can_undo": can_undo(found),
+        "restored_by": restored_by(found),
         "has_failures": found.ledger.failed_same or found.ledger.failed_new or found.ledger.blacklisted,
         "params": param_lines(found.params),
         "sign_off": SignOffNeeded(**found.sign_off) if found.sign_off else None,
@@ -201,15 +202,15 @@ def _steps(found: OperationDetail) -> list[CanaryStep]:
 
 
 def _pace(found: OperationDetail) -> dict[str, Any]:
-    """Return how many members a second were accounted for, and the seconds that the rest will take at that pace."""
+    """Return how many members a second were accounted for, and the seconds that the rest will take at that pace.
+
+    Of one with a canary nobody knows: its small steps and what it waits for say nothing of the rest.
+    """
     until = found.ended_at or timezone.now()
     seconds = max((until - found.began_at).total_seconds(), 0.001)
     pace = (found.done - found.ledger.cancelled) / seconds
-    left = found.count - found.done
-    return {
-        "rate": pace,
-        "left_seconds": left / pace if pace and left and found.state == OperationState.RUNNING else None,
-    }
+    left = 0 if found.canary or found.state != OperationState.RUNNING else found.count - found.done
+    return {"rate": pace, "left_seconds": left / pace if pace and left else None}
 
 
 urlpatterns = [
