@@ -35,7 +35,7 @@ def test_a_deploys_dead_letters_are_approved_at_once_and_the_rest_is_mended(visi
     expect(page.get_by_role("heading", level=1)).to_have_text(f"{GOOD + NOWHERE} messages selected")
     expect(page.get_by_role("heading", name=f"{GOOD} of {GOOD + NOWHERE} will be approved")).to_be_visible()
     assert violations(page) == []
-    click(role="link", name="Give invoices.created a destination")
+    click(role="link", name="Choose what invoices.created delivers to")
     click.choose("Delivers to", "shop")
     click(role="button", name="Save")
     expect(page.get_by_role("heading", name=f"{GOOD + NOWHERE} of {GOOD + NOWHERE} will be approved")).to_be_visible()

@@ -32,7 +32,7 @@ def test_a_canary_and_a_rate_take_seven_clicks_and_are_watched_to_their_end(visi
     click = Clicks(page)
     click(role="link", name=f"Needs decision {GOOD + NOWHERE}")
     click(role="button", name=f"Select all {GOOD + NOWHERE} that match")
-    click(role="link", name="Give invoices.created a destination")
+    click(role="link", name="Choose what invoices.created delivers to")
     click.choose("Delivers to", "shop")
     click(role="button", name="Save")
     expect(page.get_by_role("heading", name=f"{GOOD + NOWHERE} of {GOOD + NOWHERE} will be approved")).to_be_visible()

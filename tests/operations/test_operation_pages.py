@@ -37,7 +37,7 @@ def test_everything_that_matches_is_selected_previewed_and_approved(operator_bro
     page = html_of(operator_browser.get(answer["Location"]))
     assert "4 messages selected" in page
     assert "3 of 4 will be approved" in page
-    assert "Give elsewhere.x a destination" in page
+    assert "Choose what elsewhere.x delivers to" in page
     begun = operator_browser.post(answer["Location"], {"reason": "the parser is mended", "rate_per_second": "50"})
     shown = html_of(operator_browser.get(begun["Location"]))
     assert "Approve 4 messages" in shown

@@ -71,7 +71,7 @@ def _mend(refused: LeftAlone, principal: Principal, back: str) -> tuple[str, str
     may_configure = principal.may(Permission.CONFIGURE)
     if refused.code == refusals.NO_DESTINATION:
         new = href(reverse("policies-new"), [("match", refused.detail or ""), ("back", back)])
-        return f"Give {refused.detail} a destination", new if may_configure else None
+        return f"Choose what {refused.detail} delivers to", new if may_configure else None
     if refused.code == refusals.OVERSIZED:
         return f"Raise max_payload_bytes of {refused.detail}", reverse("policies") if may_configure else None
     if refused.code == refusals.LISTED:
