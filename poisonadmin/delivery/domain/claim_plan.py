@@ -17,9 +17,9 @@ LEAD_SECONDS = 0.25
 # A claim of a few messages has so long to begin them.
 LEAST_SPAN_SECONDS = 0.25
 # Each second is so much longer than its slots: what the timers and the way to the consumer may add to a slot.
-SLACK_SECONDS = 0.02
+SLACK_SECONDS = 0.03
 # The part of it that timers may use.
-LATE_SECONDS = 0.012
+LATE_SECONDS = 0.02
 
 
 def slot_distance(rate: float) -> float:
