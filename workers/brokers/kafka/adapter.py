@@ -182,6 +182,9 @@ class KafkaReader:
         self._committed = (error or next((one.error for one in places if one.error is not None), None),)
 
 
+# A partition that is new, or moves to another broker, has no leader for a moment; the client looks for it meanwhile.
+_WITHOUT_LEADER = frozenset((KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE))
+_LEADER_SECONDS = 0.2
 # Depths are asked for partition by partition.
 _MOST_PARTITIONS = 500
 
@@ -246,8 +249,15 @@ def _waiting(login: Login) -> list[tuple[TopicPartition, int]]:
 
 def _depth(client: Consumer, place: TopicPartition, since: int = 0) -> int:
     """Return how many records a partition has from an offset on."""
-    low, high = client.get_watermark_offsets(place, timeout=ANSWER_SECONDS)
-    return int(high - max(low, since))
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while True:
+        try:
+            low, high = client.get_watermark_offsets(place, timeout=ANSWER_SECONDS)
+            return int(high - max(low, since))
+        except KafkaException as error:
+            if error.args[0].code() not in _WITHOUT_LEADER or time.monotonic() > deadline:
+                raise
+            time.sleep(_LEADER_SECONDS)
 
 
 def _why(topic: str) -> str:
