@@ -160,6 +160,11 @@ def test_a_broker_that_was_not_reached_is_named_until_the_end(admin: Client) -> 
     assert "The broker check failed: connection refused" in last
     assert 'value="off" checked' in last
     assert 'value="drain" checked' not in last
+    sent(admin, "/connect/message/", {"again": "1"})
+    assert make_checks(seen) == 1
+    reached = page(admin, "/connect/begin/")
+    assert "The broker check failed" not in reached, "it was reached later"
+    assert 'value="drain" checked' in reached
 
 
 @pytest.mark.parametrize(

@@ -118,11 +118,6 @@ class Guide:
         except NotFound:
             return None
 
-    def failure(self, step: str) -> str | None:
-        """Return why the check of a step has failed; None where it has not, or that is gone."""
-        check = self.seen(step)
-        return check.error if check else None
-
     def suggested(self) -> list[str]:
         """Return patterns of the addresses at which what was seen would be taken in, else of those that the template
         names; none for all addresses there are."""
@@ -164,7 +159,7 @@ class Guide:
         return {
             "step": step,
             "steps": [
-                (name, STEPS[name], _url(name) if self.is_open(name) else "", bool(self.failure(name)))
+                (name, STEPS[name], _url(name) if self.is_open(name) else "", bool(_failure(self.seen(name))))
                 for name in self.steps()
             ],
             "place": self.place if self.is_begun else None,
@@ -173,6 +168,10 @@ class Guide:
 
     def _store(self) -> None:
         self.request.session[KEPT] = self.answers
+
+
+def _failure(check: BrokerCheckRow | None) -> str | None:
+    return check.error if check else None
 
 
 def _sent(request: HttpRequest) -> QueryDict | None:
@@ -273,7 +272,8 @@ def _retry(request: HttpRequest, guide: Guide) -> HttpResponse:
 
 def _begin(request: HttpRequest, guide: Guide) -> HttpResponse:
     flow = guide.flow()
-    form = BeginForm(_sent(request), guide.place)
+    failure = _failure(guide.seen("message") or guide.seen("queues"))
+    form = BeginForm(_sent(request), guide.place, initial={"mode": "off" if failure else "drain"})
 
     def save() -> str:
         since = database_time().isoformat()
@@ -296,7 +296,7 @@ def _begin(request: HttpRequest, guide: Guide) -> HttpResponse:
         return guide.shown("begin") | {
             "flow": flow,
             "queues": guide.answers.get("queues", []),
-            "failure": guide.failure("message") or guide.failure("queues"),
+            "failure": failure,
             "url": guide.answers["target"].get("url"),
             "target": guide.answers["target"]["target"],
             "in_words": in_words(policy),

@@ -218,8 +218,8 @@ class BeginForm(PageForm):
     undone = "Nothing was made."
     mode = forms.ChoiceField(label="How it begins", required=False)
 
-    def __init__(self, data: Mapping[str, Any] | None, place: Origin) -> None:
-        super().__init__(data)
+    def __init__(self, data: Mapping[str, Any] | None, place: Origin, **options: Any) -> None:
+        super().__init__(data, **options)
         broker = BROKERS.get(place.kind)
         observed = [("observe", "Observe only")] if broker and broker.can_be_observed else []
         choices = [("drain", "Drain"), *observed, ("off", "Switched off")]

@@ -135,6 +135,8 @@ def param_lines(params: Mapping[str, Any]) -> list[tuple[str, str]]:
 
     >>> param_lines({"owner": None, "tags": {"add": ["eu"], "remove": ["new", "x"]}})
     [('Owner', 'nobody'), ('Tags', 'add eu; remove new, x')]
+    >>> param_lines({"waive": []})
+    []
     """
     words: dict[str, Callable[[Any], str]] = {
         "owner": lambda owner: owner or "nobody",
