@@ -59,9 +59,8 @@ def _measure(benchmark: Benchmark, world: World, lines: list[Line], failed: list
 
 
 def _with_live_system(world: World, stack: contextlib.ExitStack) -> World:
-    from poisonadmin.store.models.source import Source
-
     from benchmarks.live import live_system  # needs Django, which is set up by now
+    from poisonadmin.store.models.intake import Source
 
     Source.objects.update(is_enabled=False)  # those of benchmarks before it: nobody else is to take from them
     return replace(world, running=stack.enter_context(live_system(world.directory)))

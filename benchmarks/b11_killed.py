@@ -91,7 +91,7 @@ def _one_kill_of_celery(world: World) -> float:
             celery_peer.sleep.delay(600)
             live.wait_until(lambda: valkey.llen(celery_peer.BEGUN) == 1, seconds=60, what="a task of Celery's")
             killed_at = time.monotonic()
-            os.killpg(int(valkey.lindex(celery_peer.BEGUN, 0)), signal.SIGKILL)
+            os.killpg(int(valkey.lindex(celery_peer.BEGUN, 0) or 0), signal.SIGKILL)
             live.wait_until(lambda: valkey.llen(celery_peer.BEGUN) == 2, seconds=300, what="the task of the killed one")
             return time.monotonic() - killed_at
         finally:

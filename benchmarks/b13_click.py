@@ -28,7 +28,7 @@ def run(world: World) -> list[Line]:
     quarantine(messages, principal=SYSTEM, reason="waits for its click")
     world.live.sink.take_arrivals(PATH)
     waits = random.Random(13)
-    took = []
+    took: list[float] = []
     for message_id in messages:
         time.sleep(waits.uniform(0.3, 1.3))
         clicked = time.time()

@@ -45,11 +45,12 @@ def run(world: World) -> list[Line]:
             live.wait_until(lambda: any(home.glob("connect/classes-*")), seconds=600, what="an archive of classes")
         with running_system(home, _EMBEDDED, _hand_in) as system:
             arrivals: list[Arrival] = []
-            live.wait_until(
-                lambda: bool(arrivals.extend(sink.take_arrivals(PATH)) or arrivals),
-                seconds=60,
-                what="the first delivery",
-            )
+
+            def has_arrived() -> bool:
+                arrivals.extend(sink.take_arrivals(PATH))
+                return bool(arrivals)
+
+            live.wait_until(has_arrived, seconds=60, what="the first delivery")
             idle_seconds = world.count(int(IDLE_SECONDS), least=5)
             say(f"  idle for {idle_seconds} s")
             time.sleep(idle_seconds)

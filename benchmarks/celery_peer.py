@@ -25,12 +25,12 @@ app.conf.update(
 )
 
 
-@worker_ready.connect
+@worker_ready.connect  # type: ignore[untyped-decorator]
 def _say_ready(**_: object) -> None:
     redis.Redis.from_url(URL).rpush(READY, "1")
 
 
-@app.task
+@app.task  # type: ignore[untyped-decorator]
 def sleep(seconds: float) -> None:
     """Say in which worker it has begun, and take a while."""
     redis.Redis.from_url(URL).rpush(BEGUN, os.getppid())

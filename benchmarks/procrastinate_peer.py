@@ -1,6 +1,7 @@
 """procrastinate's worker, a job queue on PostgreSQL as most people would use it."""
 
 import asyncio
+from typing import Any
 
 import procrastinate
 import psycopg
@@ -47,7 +48,8 @@ async def _prepare(app: procrastinate.App) -> None:
 async def _work_off(app: procrastinate.App, jobs: int) -> Rate:
     watch = Stopwatch()
     async with app.open_async():
-        await app.configure_task("nothing").batch_defer_async(*[{"number": number} for number in range(jobs)])
+        orders: list[dict[str, Any]] = [{"number": number} for number in range(jobs)]
+        await app.configure_task("nothing").batch_defer_async(*orders)
         with watch:
             await app.run_worker_async(wait=False, concurrency=JOBS_AT_ONCE, install_signal_handlers=False)
     return watch.rate(jobs)

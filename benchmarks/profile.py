@@ -4,7 +4,7 @@ The processor time of processes is measured in one run, the time of statements i
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import LiteralString
@@ -111,10 +111,10 @@ def statements_of(log: str) -> list[tuple[str, int, float]]:
     >>> statements_of(entry.format(2.5, "execute <unnamed>", "{1,2}") + entry.format(0.5, "statement", "{3}"))
     [('SELECT name = …', 2, 3.0)]
     """
-    times, spent = Counter[str](), Counter[str]()
+    times, spent = Counter[str](), defaultdict[str, float](float)
     pieces = _ENTRY.split(log)[1:]
     for ms, rest in zip(pieces[::2], pieces[1::2], strict=True):
         text = _VALUE.sub("…", " ".join(rest.partition("\nDETAIL:")[0].split()))[:SHOWN_CHARS]
         times[text] += 1
         spent[text] += float(ms)
-    return [(text, times[text], ms) for text, ms in spent.most_common()]
+    return [(text, times[text], spent[text]) for text in sorted(spent, key=spent.__getitem__, reverse=True)]

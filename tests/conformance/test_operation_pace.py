@@ -144,7 +144,7 @@ def paced(sink: Sink, rate: float, seconds: float, kinds: tuple[str, ...], conve
     size = 3 * SHARES * max(round(rate * seconds / 3 / SHARES), 1)
     made = {kind: members(sink, kind.removeprefix("canary "), size, conversations=conversations) for kind in kinds}
     begun = [approve(some, Pace(rate, has_canary=kind.startswith("canary"))) for kind, some in made.items()]
-    collect(sink, begun, seconds * 1.6 + 20)
+    collect(sink, begun, seconds * 1.6 + 60)
     for kind, one in zip(kinds, begun, strict=True):
         # In short, beside all other tests, a request that began in time may come late and fall among the next ones.
         shown(kind, one, rate, rate + (1 if seconds >= MINUTE else 2))

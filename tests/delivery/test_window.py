@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poisonadmin.delivery.domain.window import MAX_WINDOW, START_BUDGET_SECONDS, DestinationTally, next_window
+from poisonadmin.delivery.domain.window import GROWTH, MAX_WINDOW, START_BUDGET_SECONDS, DestinationTally, next_window
 
 
 @st.composite
@@ -33,8 +33,8 @@ def test_a_window_stays_within_its_bounds(claim):
 
 
 @given(claims())
-def test_a_window_never_more_than_doubles(claim):
-    assert after(claim)[0] <= 2 * claim[0]
+def test_a_window_grows_by_no_more_than_its_factor(claim):
+    assert after(claim)[0] <= GROWTH * claim[0]
 
 
 @given(claims())
@@ -52,8 +52,8 @@ def test_a_claim_that_was_not_begun_whole_never_grows_the_window(claim):
 
 
 @given(st.integers(1, MAX_WINDOW))
-def test_a_full_claim_that_was_delivered_doubles_the_window(window):
-    expected = (min(MAX_WINDOW, 2 * window), None)
+def test_a_full_claim_that_was_delivered_makes_the_window_larger(window):
+    expected = (min(MAX_WINDOW, GROWTH * window), None)
     assert after((window, window, window, 0, window)) == expected
 
 
@@ -67,16 +67,16 @@ def test_a_claim_that_began_some_shrinks_the_window_to_what_was_begun(window, da
     ("window", "claimed", "begun", "transport_failures", "delivered", "expected"),
     [
         (256, 256, 0, 0, 0, 128),
-        (256, 20, 20, 0, 20, 512),
+        (256, 20, 20, 0, 20, 1024),
         (256, 4, 4, 4, 0, 256),
-        (256, 128, 128, 0, 128, 512),
+        (256, 128, 128, 0, 128, 1024),
         (8192, 8192, 8192, 0, 8192, 8192),
         (256, 256, 256, 256, 0, 128),
         (256, 256, 64, 64, 0, 64),
         (1, 1, 1, 1, 0, 1),
-        (1, 1, 1, 0, 0, 2),
+        (1, 1, 1, 0, 0, 4),
         (4, 3, 3, 3, 0, 4),
-        (256, 256, 256, 255, 1, 512),
+        (256, 256, 256, 255, 1, 1024),
         (256, 0, 0, 0, 0, 256),
     ],
 )
@@ -92,14 +92,14 @@ def test_a_window_grows_to_no_more_than_can_begin_in_time(claim, slots, latency)
     assert grown <= max(window, round(slots * START_BUDGET_SECONDS / latency))
 
 
-def test_the_first_claim_for_a_destination_that_answers_at_once_doubles_what_it_took():
-    assert after((1, 65, 65, 0, 65), seconds=0.65, slots=64) == (130, None)
+def test_the_first_claim_for_a_destination_that_answers_at_once_multiplies_what_it_took():
+    assert after((1, 65, 65, 0, 65), seconds=0.65, slots=64) == (260, None)
 
 
 def test_a_claim_that_may_take_a_part_of_the_window_shows_as_well_how_fast_a_destination_is():
     """Operations may have a quarter of it, and a lane its share beside others: it grew no more for them."""
     window = 33
-    for _ in range(8):
+    for _ in range(4):
         claimed = max(window // 4, 32)
         window, _ = after((window, claimed, claimed, 0, claimed), seconds=claimed * 0.005, slots=32)
     assert window == MAX_WINDOW
@@ -110,12 +110,12 @@ def test_the_reason_counts_the_deliveries_and_names_the_cause():
     assert why == "8 of 8 deliveries failed: connection refused"
 
 
-def test_a_destination_that_answers_again_is_back_at_full_speed_in_fourteen_claims():
+def test_a_destination_that_answers_again_is_back_at_full_speed_in_seven_claims():
     window = 8192
     for _ in range(14):
         window, _ = after((window, window, window, window, 0))
     assert window == 1
-    for _ in range(13):
+    for _ in range(7):
         window, why = after((window, window, window, 0, window))
         assert why is None
     assert window == 8192
