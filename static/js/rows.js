@@ -8,7 +8,7 @@ function count() {
   const all = boxes();
   const ticked = all.filter((box) => box.checked);
   for (const box of all) box.closest("tr").classList.toggle("ticked", box.checked);
-  const bar = form.querySelector("[data-ticked-bar]");
+  const bar = form.querySelector(".ticked-bar");
   bar?.classList.toggle("idle", ticked.length === 0);
   const words = form.querySelector("[data-ticked]");
   if (words) words.textContent = ticked.length ? `${ticked.length} ticked` : "None ticked";

@@ -31,7 +31,7 @@ def test_a_deploys_dead_letters_are_approved_at_once_and_the_rest_is_mended(visi
     click = Clicks(page)
     click(role="link", name=f"Needs decision {GOOD + NOWHERE}")
     expect(page.locator(".facets .total")).to_have_text(f"{GOOD + NOWHERE} messages")
-    click(role="button", name=f"Select all {GOOD + NOWHERE} that match")
+    click(role="button", name=f"Decide on all {GOOD + NOWHERE} that match…")
     expect(page.get_by_role("heading", level=1)).to_have_text(f"{GOOD + NOWHERE} messages selected")
     expect(page.get_by_role("heading", name=f"{GOOD} of {GOOD + NOWHERE} will be approved")).to_be_visible()
     assert violations(page) == []
@@ -103,7 +103,7 @@ def test_a_refusal_that_is_waived_is_one_no_more_at_once(visit: Visit) -> None:
             message_id=message, attempt_number=-1, outcome="failed", error_class="HttpTimeout", finished_at=Now()
         )
     page = visit.open("/triage/?state=NDLV")
-    page.get_by_role("button", name="Select all 3 that match").click()
+    page.get_by_role("button", name="Decide on all 3 that match…").click()
     expect(page.get_by_role("heading", name="None of them can be approved")).to_be_visible()
     page.get_by_label("Reason").fill("seen")
     page.get_by_role("checkbox", name="Deliver also what may have been processed already").check()

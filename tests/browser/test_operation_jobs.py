@@ -31,7 +31,7 @@ def test_a_canary_and_a_rate_take_seven_clicks_and_are_watched_to_their_end(visi
     page = visit.open("/")
     click = Clicks(page)
     click(role="link", name=f"Needs decision {GOOD + NOWHERE}")
-    click(role="button", name=f"Select all {GOOD + NOWHERE} that match")
+    click(role="button", name=f"Decide on all {GOOD + NOWHERE} that match…")
     click(role="link", name="Choose what invoices.created delivers to")
     click.choose("Delivers to", "shop")
     click(role="button", name="Save")

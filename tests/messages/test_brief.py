@@ -42,7 +42,8 @@ def test_the_brief_says_what_is_known_and_what_was_tried(browser_of: Browsers) -
     for part in (
         "(content): The consumer refuses the content of the messages. 3 of the latest 3 messages: [#",
         "- **How many**: 3 failures, 3 in 24 hours; messages: 2 NDLV, 1 FAIL",
-        "- **Whose**: operator; consumers: orders.eu",
+        "- **Whose**: operator",
+        "- **Where**: orders.eu",
         "- **In common**: address orders.eu, 3 of 3",
         f"/operations/{Operation.objects.get().id}/), completed, by system: no \\*use\\*. Ledger: 1 changed",
         "- **Note**: \\<b\\>known\\</b\\>",
@@ -55,7 +56,7 @@ def test_a_limited_account_gets_a_brief_of_what_it_sees(browser_of: Browsers) ->
     mine, other = failed(address="elsewhere.eu"), failed()
     decide_on([other.id], OperationAction.FAIL, reason="secret", principal=SYSTEM)
     page = browser_of("outsider").get(f"/api/v1/groups/{mine.group_id}/brief/").content.decode()
-    assert "1 failures, 1 in 24 hours" in page
+    assert "1 failure, 1 in 24 hours" in page
     assert "secret" not in page
     assert "orders.eu" not in page
 

@@ -181,4 +181,4 @@ def test_the_view_is_of_what_crashed_whatever_else_its_filter_says(operator_brow
     text = text_of(operator_browser, answer.headers["Location"])
     assert 'aria-label="Remove address orders.eu"' in text
     assert 'aria-label="Remove state' not in text
-    assert "Select all" in html_of(operator_browser.get("/operations/matching/?state=NDLV&reason=blacklisted"))
+    assert "Decide on all" in html_of(operator_browser.get("/operations/matching/?state=NDLV&reason=blacklisted"))

@@ -32,7 +32,7 @@ def test_everything_that_matches_is_selected_previewed_and_approved(operator_bro
         take_dead()
     take_dead("elsewhere.x")
     matching = html_of(operator_browser.get("/operations/matching/?state=NDLV"))
-    assert "Select all 4 that match" in matching
+    assert "Decide on all 4 that match…" in matching
     answer = operator_browser.post(SELECT, {"query": "?state=NDLV&cursor=abc"})
     page = html_of(operator_browser.get(answer["Location"]))
     assert "4 messages selected" in page
@@ -119,8 +119,8 @@ def test_a_group_and_an_address_offer_to_decide_on_all(
     for path in ("/triage/?group_by=failure", "/addresses/"):
         assert operator_browser.get(path).status_code == 200
     address = html_of(operator_browser.get("/addresses/one/?name=orders.eu"))
-    assert "Select all 1 that match" in address
-    assert "Select all 1 that match" not in html_of(browser_of("viewer").get("/addresses/one/?name=orders.eu"))
+    assert "Decide on all 1 that match…" in address
+    assert "Decide on all 1 that match…" not in html_of(browser_of("viewer").get("/addresses/one/?name=orders.eu"))
 
 
 @pytest.mark.conformance("OP-i")

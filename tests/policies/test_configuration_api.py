@@ -191,7 +191,7 @@ def test_a_preview_inherits_at_a_pattern(admin: Caller) -> None:
 )
 def test_policies_warn_of_dead_letters_that_come_back(admin: Caller, back: dict[str, Any]) -> None:
     admin.post("destinations/", http())
-    settings = {"dead_letter_address": "late"}
+    settings = {"dead_letter_address": "late", "redelivery_delay": 1000}
     body = {"match": "orders.#", "preset": "artemis", "settings": settings, "destination": "hooks"}
     assert admin.post("policies/", body).json()["warnings"] == []
     returns = {"match": "late", "destination": "hooks"} | back

@@ -41,6 +41,14 @@ def test_a_report_of_the_last_days_has_them_as_its_period(browser_of: Browser) -
     assert "days" in client.post(reverse("reports-new"), twice).context["form"].errors
 
 
+def test_what_cannot_be_mailed_is_said_while_one_types(browser_of: Browser) -> None:
+    client = browser_of("operator")
+    sent = FORM | {"channel": "email", "to": "anna@example.org"}
+    previewed = client.post(reverse("reports-new"), sent | {"do": "preview"})
+    assert previewed.context["form"].errors == {"schedule": ["Is required to have others told."]}
+    assert client.post(reverse("reports-new"), sent | {"do": "make"}).status_code == 302, "it is not what is made"
+
+
 def test_a_pivot_is_previewed_kept_and_asked_for_again(browser_of: Browser) -> None:
     message(exception_class="<script>")
     client = browser_of("operator")

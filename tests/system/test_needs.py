@@ -69,6 +69,9 @@ def test_failures_come_by_size_the_new_ones_first() -> None:
     ]
     assert found[0].path == f"/groups/{FailureGroup.objects.get(title__contains='OSError').id}/"
     assert words_of(ELSEWHERE) == []
+    assert {need.button for need in found} == {"Decide"}
+    reader = principal("vera", Role.VIEWER)
+    assert {need.button for need in needs(reader, counts(reader))} == {"Open"}, "a viewer decides nothing"
 
 
 def test_what_halts_or_stops_or_waits_for_a_sign_off_comes_before_failures() -> None:

@@ -75,6 +75,7 @@ def failure_groups(
         "why_empty": _EMPTY.get(message_filter.params),
         "cut": found.cut,
         "without": found.without,
+        "leaves_out_snoozed": ("snoozed", "false") in message_filter.params,
         "peak": max((hour for group in found.results for hour in group.trend), default=0),
         "sorts": _sorts(order, request.path, kept, by),
         "within": href("", [pair for pair in kept if pair[0] not in ("group", "state")]),

@@ -93,15 +93,17 @@ def _lines(group: GroupDetail, found: GroupFindings, principal: Principal, base:
         return f"[{words}]({base}{reverse(route, args=[number])})"
 
     states = ", ".join(f"{n:,} {state}" for state, n in group.counts.items() if n)
-    consumers = ", ".join(group_consumers([one.id for one in group.members], principal))
+    places = ", ".join(group_consumers([one.id for one in group.members], principal))
     yield f"# {_text(group.title)}\n"
     yield f"- **What**: {_text(group.error_class)}"
     for cause in found.causes:
         some = ", ".join(link("messages-one", one, f"#{one}") for one in cause.message_ids[:SHOWN_MESSAGES])
         yield f"- **Likely cause** ({cause.kind}): {_text(cause.sentence)} {cause.evidence}: {some}"
     yield f"- **Since**: {_at(group.first_at)}, last {_at(group.last_at)}"
-    yield f"- **How many**: {group.failures:,} failures, {sum(group.trend):,} in 24 hours; messages: {states or 'none'}"
-    yield f"- **Whose**: {_text(group.owner or 'nobody')}; consumers: {_text(consumers) or 'none'}"
+    failures = "1 failure" if group.failures == 1 else f"{group.failures:,} failures"
+    yield f"- **How many**: {failures}, {sum(group.trend):,} in 24 hours; messages: {states or 'none'}"
+    yield f"- **Whose**: {_text(group.owner or 'nobody')}"
+    yield f"- **Where**: {_text(places) or 'nowhere in the last weeks'}"
     for version in group.versions:
         times = f"{_at(version.first_at)} to {_at(version.last_at)}"
         yield f"- **Version** {_text(version.consumer_version)}: {version.failures:,} failures, {times}"

@@ -6,6 +6,7 @@ from poisonadmin.policies.domain import hot_loops
 from poisonadmin.policies.domain.answer_decision import on_rolled_back
 from poisonadmin.policies.domain.policy import Blame, ExceptionDestination, Policy
 from poisonadmin.policies.domain.retry_decision import PlainTry, counted_events, on_crash
+from poisonadmin.policies.domain.retry_limits import attempts_in_all
 from poisonadmin.policies.domain.retry_series import series
 
 _PACE = (
@@ -38,6 +39,12 @@ def warnings(policy: Policy, *, back_from: str | None = None) -> tuple[str, ...]
         found.append(
             "Of two begun at once on a lost node, blame `all_in_flight`, as in SAP, blacklists both at the second "
             "loss; `exact` runs each alone and blacklists the killer."
+        )
+    attempts = attempts_in_all(policy)
+    if attempts is not None and attempts > 1 and not any(one.wait_ms for one in islice(series(policy), attempts - 1)):
+        found.append(
+            f"The {attempts} tries follow each other without a wait: what lasts longer than they do, such as a restart "
+            "of the consumer, uses them all up."
         )
     (later,) = islice(series(policy), hot_loops.IMMEDIATE_REDELIVERIES, hot_loops.IMMEDIATE_REDELIVERIES + 1)
     if later.decision.note == hot_loops.NOTE:

@@ -171,9 +171,10 @@ class ReportForm(SettingsFields):
         report_filter(asked)
         if self.cleaned_data.get("days") and (self.cleaned_data.get("first") or self.cleaned_data.get("last")):
             raise InvalidReport("days", "is a period, too; leave it or the two days empty.")
-        if self.data.get("do") == "save":
-            kept = SavedReportSettings(name=self.cleaned_data.get("name", ""), **self.values())
-            saved.check_saved_report(kept, asked)
+        do, kept = self.data.get("do"), self.values()
+        if do == "save" or (do == "preview" and any(kept.values())):
+            name = self.cleaned_data.get("name", "") or ("" if do == "save" else "not named yet")
+            saved.check_saved_report(SavedReportSettings(name=name, **kept), asked)
 
     def field_of(self, error: PoisonAdminError) -> str:
         """Return the field of an error."""

@@ -1,7 +1,7 @@
 """Finds what needs the reader now, most urgent first: sentences, each with the page on which one acts."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from django.urls import reverse
@@ -11,7 +11,7 @@ from poisonadmin.alerts.domain.kinds import KINDS, AlertKind
 from poisonadmin.alerts.queries.alerts import AlertState, list_alerts
 from poisonadmin.alerts.queries.conditions import LASTING
 from poisonadmin.alerts.queries.watched import Watched
-from poisonadmin.core.domain.access import Principal
+from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.scope import visible_ids
 from poisonadmin.decisions.operations.queries.operations import list_operations
 from poisonadmin.decisions.sign_offs.queries import begun_without_count, waiting_count
@@ -24,6 +24,7 @@ from poisonadmin.system.queries.overview import silent_kinds
 from poisonadmin.web.pages.views import href
 
 SHOWN_OF_A_KIND = 3
+_DECIDE = "Decide"
 SHOWN_GROUPS = 6
 NEW_FOR = timedelta(days=1)
 # Failures of the last hours, and of as many before, between which a group grows.
@@ -36,7 +37,7 @@ _LATER = {
     AlertKind.ADDRESS_STOPPED: "Open the address",
     AlertKind.COUNTS_WRONG: "Open the address",
     AlertKind.OVERDUE_DELIVERIES: "Open the address",
-    AlertKind.OLDEST_UNDECIDED: "Decide",
+    AlertKind.OLDEST_UNDECIDED: _DECIDE,
 }
 
 
@@ -62,6 +63,8 @@ def needs(principal: Principal, found: Counts) -> list[Need]:
         *_own(principal),
         *_unconfirmed(principal),
     ]
+    if not principal.may(Permission.DECIDE):
+        known = [replace(need, button="Open") if need.button == _DECIDE else need for need in known]
     paths = {need.path for need in known}
     alerts = [one for one in list_alerts(principal=principal, state=AlertState.OPEN).results if one.path not in paths]
     return [*(Need(one.title, one.path, "Show", "alert") for one in alerts[:SHOWN_OF_A_KIND]), *known]
@@ -104,7 +107,7 @@ def _stopped_messages(found: Counts) -> Iterator[Need]:
     if count := found.by_reason.get(Reason.BLACKLISTED, {}).get(State.NDLV, 0):
         words = _many(count, "message crashed its consumer", "messages crashed their consumers")
         narrowed = [("state", State.NDLV), ("reason", Reason.BLACKLISTED), ("group_by", "crashes")]
-        yield Need(words, href(reverse("triage"), narrowed), "Decide")
+        yield Need(words, href(reverse("triage"), narrowed), _DECIDE)
 
 
 def _groups(principal: Principal) -> Iterator[Need]:
@@ -114,10 +117,10 @@ def _groups(principal: Principal) -> Iterator[Need]:
         count = group.counts[State.NDLV]
         words = _many(count, "message needs a decision", "messages need a decision")
         place = f" · {group.addresses[0]}" if group.addresses else ""
-        yield Need(f"{words}: {group.title}{place}", reverse("groups-one", args=[group.id]), "Decide", _news_of(group))
+        yield Need(f"{words}: {group.title}{place}", reverse("groups-one", args=[group.id]), _DECIDE, _news_of(group))
     if page.without:
         words = _many(page.without, "message needs a decision", "messages need a decision")
-        yield Need(f"{words}, and did not fail", href(reverse("triage"), [("state", State.NDLV)]), "Decide")
+        yield Need(f"{words}, and did not fail", href(reverse("triage"), [("state", State.NDLV)]), _DECIDE)
 
 
 def _news_of(group: GroupRow) -> str:
@@ -134,7 +137,7 @@ def _own(principal: Principal) -> Iterator[Need]:
         if count := count_messages(parse_filter(narrowed), principal=principal, cap=1000).n:
             pairs = [(name, text) for name, texts in narrowed.items() for text in texts]
             words = _many(count, f"message {what} needs a decision", f"messages {what} need a decision")
-            yield Need(words, href(reverse("triage"), pairs), "Decide")
+            yield Need(words, href(reverse("triage"), pairs), _DECIDE)
 
 
 def _unconfirmed(principal: Principal) -> Iterator[Need]:
