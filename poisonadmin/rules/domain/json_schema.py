@@ -10,8 +10,6 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
-import jsonschema_rs
-
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.strict_json import MAX_NESTING, dumps, loads
 
@@ -19,7 +17,6 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 MAX_SUBSCHEMAS = 1000
 # How many subschemas may be asked about one and the same value.
 MAX_ASKED_AT_ONCE = 200
-_REGEX = jsonschema_rs.RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 22)
 
 _IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
 _IN_PLACE = ("not", "if", "then", "else")
@@ -57,11 +54,14 @@ def compile_schema(schema: Any) -> Callable[[Any], bool]:
 
 @lru_cache(maxsize=256)
 def _compiled(raw: bytes) -> Callable[[Any], bool]:
+    import jsonschema_rs  # 4 MiB, which most processes never need
+
     schema = loads(raw)
     _check_bounds(schema)
+    regex = jsonschema_rs.RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 22)
     try:
         validator = jsonschema_rs.Draft202012Validator(
-            schema, pattern_options=_REGEX, offline=True, validate_formats=False
+            schema, pattern_options=regex, offline=True, validate_formats=False
         )
     except (ValueError, jsonschema_rs.ReferencingError) as error:
         raise InvalidSchema(f"The schema cannot be used: {str(error).splitlines()[0][:300]}.") from None
