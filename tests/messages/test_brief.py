@@ -52,6 +52,14 @@ def test_the_brief_says_what_is_known_and_what_was_tried(browser_of: Browsers) -
         assert part in brief, brief
 
 
+def test_where_dead_letters_come_from_is_what_they_have_in_common(browser_of: Browsers) -> None:
+    for n in range(5):
+        dead_letter("dead", dead_letter={"original_address": "orders.eu" if n else "dead"})
+    brief = browser_of("operator").get(f"/api/v1/groups/{FailureGroup.objects.get().id}/brief/").content.decode()
+    assert "- **In common**: address dead, 5 of 5" in brief
+    assert "- **In common**: original address orders.eu, 4 of 5" in brief
+
+
 def test_a_limited_account_gets_a_brief_of_what_it_sees(browser_of: Browsers) -> None:
     mine, other = failed(address="elsewhere.eu"), failed()
     decide_on([other.id], OperationAction.FAIL, reason="secret", principal=SYSTEM)

@@ -50,8 +50,10 @@ def findings(group: GroupDetail, deployed: list[DeploymentRow], *, principal: Pr
         """SELECT t.message_id, t.finished_at, a.name AS address, CASE WHEN {seen} THEN d.name END AS destination,
             t.outcome, t.error_class, t.status_code, t.consumer_version, m.state = 'DLVD' AND NOT EXISTS (
                 SELECT FROM history AS h
-                WHERE h.message_id = m.id AND h.from_state = 'NDLV' AND h.at >= t.finished_at) AS is_delivered
-            FROM message m JOIN address a ON a.id = m.address_id CROSS JOIN LATERAL (
+                WHERE h.message_id = m.id AND h.from_state = 'NDLV' AND h.at >= t.finished_at) AS is_delivered,
+            o.name AS original_address
+            FROM message m JOIN address a ON a.id = m.address_id
+            LEFT JOIN address o ON o.id = m.original_address_id CROSS JOIN LATERAL (
                 SELECT * FROM attempt WHERE message_id = m.id AND outcome <> 'delivered' AND fingerprint = ANY({prints})
                 ORDER BY attempt_number DESC LIMIT 1) t LEFT JOIN destination d ON d.id = t.destination_id
             WHERE m.id = ANY({ids}) ORDER BY t.finished_at DESC, m.id DESC""",

@@ -21,7 +21,8 @@ _ABOUT_CONTENT = {400, 406, 409, 410, 411, 412, 413, 415, 422}
 class RecentFailure:
     """The latest failure of a message of the group.
 
-    `is_delivered`: the message was delivered since, and nobody had to decide on it.
+    `is_delivered`: the message was delivered since, and nobody had to decide on it. `original_address`: where it was
+    before it was dead-lettered, None where that is unknown.
     """
 
     message_id: int
@@ -33,6 +34,7 @@ class RecentFailure:
     status_code: int | None
     consumer_version: str | None
     is_delivered: bool
+    original_address: str | None = None
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,7 @@ def in_common(recent: Sequence[RecentFailure]) -> list[SharedValue]:
     """Return what most of the latest failures share; empty where there is one alone, which shares nothing."""
     values = {
         "address": lambda one: one.address,
+        "original address": lambda one: None if one.original_address == one.address else one.original_address,
         "destination": lambda one: one.destination,
         "HTTP status": lambda one: one.status_code,
         "consumer version": lambda one: one.consumer_version,
