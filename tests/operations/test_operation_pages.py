@@ -12,7 +12,7 @@ from poisonadmin.decisions.operations.commands.operations import carry_on
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.domain.pace import Pace
 from poisonadmin.search.commands.selections import freeze
-from poisonadmin.store.models.operation import Operation
+from poisonadmin.store.models.operation import Operation, OperationResult
 from tests.fixtures.api import take_dead
 from tests.fixtures.delivery import make_orders_destination
 from tests.fixtures.pages import html_of
@@ -99,6 +99,19 @@ def test_the_canary_is_shown_as_steps_and_the_ledger_as_a_bar(browser_of: Callab
     assert viewed.count('title="For the role operator or') == 2
     operator.post(f"/operations/{operation}/undo/")
     assert Operation.objects.get().state in ("cancelling", "cancelled")
+
+
+@pytest.mark.parametrize("has_canary", [True, False])
+def test_the_time_left_is_said_where_the_pace_so_far_tells_it(operator_browser: Client, has_canary: bool) -> None:
+    ids = [take_dead() for _ in range(3)]
+    terms = OperationTerms(Pace(50.0, has_canary=has_canary))
+    number = begin(
+        freeze(ids=ids, principal=SYSTEM), OperationAction.APPROVE, reason="r", principal=SYSTEM, terms=terms
+    )
+    OperationResult.objects.create(operation_id=number, message_id=ids[0], outcome="delivered")
+    page = html_of(operator_browser.get(f"/operations/{number}/"))
+    assert "1 of 3 accounted for" in page
+    assert ("Time left, about" in page) is not has_canary
 
 
 def test_each_line_of_the_ledger_opens_its_messages(operator_browser: Client) -> None:
