@@ -123,12 +123,14 @@ def test_a_body_that_is_no_object_is_refused(body: bytes, admin: Caller) -> None
 
 @pytest.mark.parametrize("text", ["\\u0000", "\\ud800"])
 def test_a_text_that_cannot_be_stored_is_refused_in_any_depth(text: str, admin: Caller) -> None:
-    for path, body in {
-        "policies/": f'{{"match": "a", "settings": {{"x": ["{text}"]}}}}',
-        "destinations/": f'{{"name": "n", "kind": "http", "config": {{"{text}": 1}}}}',
-        f"messages/{take_dead()}/fail/": f'{{"reason": "{text}"}}',
-    }.items():
-        assert problem_of(admin.post(path, body.encode()), 400)["code"] == "invalid_unicode"
+    for path, body, where in (
+        ("policies/", f'{{"match": "a", "settings": {{"x": ["{text}"]}}}}', "settings.x.0"),
+        ("destinations/", f'{{"name": "n", "kind": "http", "config": {{"{text}": 1}}}}', "config"),
+        (f"messages/{take_dead()}/fail/", f'{{"reason": "{text}"}}', "reason"),
+        (f"messages/{take_dead()}/fail/", f'"{text}"', "The body"),
+    ):
+        found = problem_of(admin.post(path, body.encode()), 400)
+        assert (found["code"], found["detail"].partition(" holds ")[0]) == ("invalid_unicode", where)
 
 
 @pytest.mark.parametrize("method", ["PATCH", "OPTIONS", "DELETE", "TRACE", "BREW"])

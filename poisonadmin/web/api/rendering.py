@@ -3,7 +3,7 @@
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any
 
 import orjson
@@ -69,7 +69,11 @@ class JsonParser(BaseParser):
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
         """Return the value; raise InvalidJson, BodyTooLarge."""
-        return _storable(strict_json.loads(_read_body(stream)))
+        value = strict_json.loads(_read_body(stream))
+        if (place := _unstorable(value)) is not None:
+            where = ".".join(place)[:80] or "The body"
+            raise InvalidJson("invalid_unicode", f"{where} holds NUL or a lone surrogate, which cannot be stored.")
+        return value
 
 
 def _read_body(stream: IO[bytes]) -> bytes:
@@ -80,18 +84,18 @@ def _read_body(stream: IO[bytes]) -> bytes:
     return raw
 
 
-def _storable(value: Any) -> Any:
+def _unstorable(value: Any) -> list[str] | None:
+    """Return the path to the first value with a text that the database could not hold, None where there is none."""
     if isinstance(value, str):
-        if "\x00" in value or (not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value)):
-            raise InvalidJson("invalid_unicode", "A text holds NUL or a lone surrogate, which cannot be stored.")
-    elif isinstance(value, list):
-        for item in value:
-            _storable(item)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            _storable(key)
-            _storable(item)
-    return value
+        is_odd = "\x00" in value or (not value.isascii() and any("\ud800" <= one <= "\udfff" for one in value))
+        return [] if is_odd else None
+    if isinstance(value, dict):
+        if any(_unstorable(key) is not None for key in value):
+            return []
+        pairs: Iterable[tuple[Any, Any]] = value.items()
+    else:
+        pairs = enumerate(value) if isinstance(value, list) else ()
+    return next(([str(key), *found] for key, item in pairs if (found := _unstorable(item)) is not None), None)
 
 
 class Negotiation(DefaultContentNegotiation):
