@@ -92,7 +92,9 @@ def test_a_native_crash_names_the_line_that_it_came_from(tmp_path: Path) -> None
 def test_no_process_is_left_but_what_has_fled_on_purpose(tmp_path: Path) -> None:
     before = set(psutil.Process().children(recursive=True))
     handle(["ok", "fork_and_die", "fork_and_exit", "deaf", "ok"], tmp_path, timeout_ms=300)
-    assert set(psutil.Process().children(recursive=True)) - before == set()
+    left = set(psutil.Process().children(recursive=True)) - before
+    # The tests' database is a child, too, and begins processes whenever it likes.
+    assert {one for one in left if one.is_running() and one.name() != "postgres"} == set()
 
 
 def test_each_of_many_is_handled_once_and_each_killer_is_blamed(tmp_path: Path) -> None:
