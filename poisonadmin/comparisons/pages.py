@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from urllib.parse import parse_qs
 
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
@@ -182,10 +183,24 @@ def _addresses(row: ComparisonRow, principal: Principal) -> Sequence[str]:
     return _chosen_by(row, principal).get("address") or beside
 
 
+def _covering(addresses: Sequence[str]) -> str | None:
+    """Return a pattern that covers the addresses, None where they do not even begin alike: it would cover all.
+
+    >>> _covering(["orders.eu"]), _covering(["orders.eu.x", "orders.eu.y"]), _covering(["orders.eu", "bills.eu"])
+    ('orders.eu', 'orders.eu.#', None)
+    """
+    if len(addresses) == 1:
+        return addresses[0]
+    alike = list(
+        takewhile(lambda words: len(set(words)) == 1, zip(*(one.split(".") for one in addresses), strict=False))
+    )
+    return ".".join([*(words[0] for words in alike), "#"]) if alike else None
+
+
 def _rule_link(conditions: Sequence[FieldCondition], row: ComparisonRow, principal: Principal) -> str | None:
     match, addresses = rule_match(conditions), _addresses(row, principal)
-    if match is not None and len(addresses) == 1:
-        match.setdefault("address", addresses[0])
+    if match is not None and (pattern := _covering(addresses)):
+        match.setdefault("address", pattern)
     return None if match is None else href(reverse("rules-new"), [("match", json.dumps(match, ensure_ascii=False))])
 
 

@@ -80,7 +80,7 @@ def test_last_weeks_failures_of_a_customer_come_every_monday(visit: Visit) -> No
         ("The last days", "7"),
         ("Name", "Failures of orders.eu"),
         ("Schedule", "0 7 * * 1"),
-        ("When it is ready, tell by", "E-mail"),
+        ("Tell of each scheduled run by", "E-mail"),
         ("Send to", "support@example.org"),
     ):
         click.count += 1
@@ -93,7 +93,7 @@ def test_last_weeks_failures_of_a_customer_come_every_monday(visit: Visit) -> No
     assert click.count <= 8
     # The server of the test sends no mail; all that was typed is still there.
     expect(page.get_by_text("This installation sends no mail")).to_be_visible()
-    page.get_by_label("When it is ready, tell by", exact=True).select_option("")
+    page.get_by_label("Tell of each scheduled run by", exact=True).select_option("")
     page.get_by_label("Send to", exact=True).fill("")
     page.get_by_role("button", name="Save under the name").click()
     page.wait_for_url("**/reports/")

@@ -110,7 +110,7 @@ def test_the_time_left_is_said_where_the_pace_so_far_tells_it(operator_browser: 
     )
     OperationResult.objects.create(operation_id=number, message_id=ids[0], outcome="delivered")
     page = html_of(operator_browser.get(f"/operations/{number}/"))
-    assert "1 of 3 accounted for" in page
+    assert "1 of 3 have a result" in page
     assert ("Time left, about" in page) is not has_canary
 
 

@@ -1,7 +1,7 @@
 """Alert rules, and alerts with their deliveries, newest first."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -9,6 +9,8 @@ from typing import Any
 from poisonadmin.alerts.domain.rules import AlertRuleFields, belongs_to_addresses
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.domain.masking import MARK, Masks
+from poisonadmin.core.queries.masking import masks_of
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import Versioned, columns, fetch, fetch_by_id, fetch_rows
 from poisonadmin.core.queries.sql import Sql, all_given, raw
@@ -173,7 +175,17 @@ def list_alerts(
     if state is not None:
         more += f" AND a.resolved_at IS {'NULL' if state == AlertState.OPEN else 'NOT NULL'}"
     found = raw(f"{_ALERTS} AND {more}", [rules_in_scope(principal), *parameters])
-    return fetch_page(AlertRow, found, window(cursor, limit, _KEY))
+    page = fetch_page(AlertRow, found, window(cursor, limit, _KEY))
+    masks = masks_of(principal)
+    return replace(page, results=[_shown(row, masks) for row in page.results]) if masks else page
+
+
+def _shown(row: AlertRow, masks: Masks) -> AlertRow:
+    """Return the alert with the title of its failure group as the reader may see it; rules may be newer than it."""
+    said, colon, group = row.title.partition(": ")
+    if MARK.fullmatch(group):
+        return row
+    return replace(row, title=f"{said}{colon}{masks.title(int(row.facts.get('group_id', 0)), group)}")
 
 
 def get_alert_delivery(delivery_id: int, *, principal: Principal) -> AlertDeliveryRow:

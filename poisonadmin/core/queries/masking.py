@@ -115,8 +115,9 @@ def _masked(row: Row, masks: Masks, at: Sequence[str | None]) -> Row:
     found = here.row(row) if here else row
     if not getattr(found, "group_title", None):
         return found
-    # The group's title may be that of messages at another address.
-    return replace(found, group_title=masks.title(found.group_id, found.group_title))  # type: ignore[attr-defined, type-var]
+    # The group's title may be that of messages at another address; and one text has one mask wherever it stands.
+    title = masks.title(row.group_id, row.group_title)  # type: ignore[attr-defined]
+    return found if title == row.group_title else replace(found, group_title=title)  # type: ignore[attr-defined, type-var]
 
 
 def masked_page(page: Page[Row], principal: Principal, *at: str | None) -> Page[Row]:

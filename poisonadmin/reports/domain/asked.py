@@ -284,7 +284,7 @@ class SavedReportSettings:
     )
     is_shared: bool = settings.switch("Share it with others", default=False)
     channel: str | None = settings.choice(
-        "When it is ready, tell by", one_of(REPORT_CHANNELS, "."), default=None, hint="Nobody"
+        "Tell of each scheduled run by", one_of(REPORT_CHANNELS, "."), default=None, hint="Nobody"
     )
     to: Sequence[str] = settings.lines(
         "Send to",

@@ -46,7 +46,8 @@ _OPEN = "SELECT id FROM operation WHERE ended_at IS NULL AND state IN ('running'
 _CHANGE = """
 UPDATE operation SET state = CASE WHEN %(to)s = 'running' AND begin_when IS NOT NULL AND version_seen IS NULL
                                   THEN 'waiting_for_version' ELSE %(to)s END,
-                     state_at = now(), halted_why = NULL, is_watched = is_watched AND state <> 'halted',
+                     state_at = now(), is_watched = is_watched AND state <> 'halted',
+                     halted_why = CASE WHEN %(to)s = 'cancelling' THEN halted_why END,
                      stage = CASE WHEN state = 'halted' THEN %(stages)s ELSE stage END,
                      canary = CASE WHEN state = 'halted' THEN canary[1:walked] ELSE canary END
 WHERE id = %(id)s AND state = ANY(%(from)s)

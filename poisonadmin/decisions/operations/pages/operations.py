@@ -198,7 +198,9 @@ def take_back(request: HttpRequest, principal: Principal, operation_id: int) -> 
 def _steps(found: OperationDetail) -> list[CanaryStep]:
     """Return the stages of its canary."""
     answered = found.done - found.ledger.cancelled
-    return canary_steps(found.state, count=found.count, walked=found.walked, answered=answered)
+    was_halted = found.halted_why is not None and found.state in (OperationState.CANCELLING, OperationState.CANCELLED)
+    state = OperationState.HALTED if was_halted else found.state
+    return canary_steps(state, count=found.count, walked=found.walked, answered=answered)
 
 
 def _pace(found: OperationDetail) -> dict[str, Any]:

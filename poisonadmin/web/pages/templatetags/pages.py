@@ -16,10 +16,13 @@ from django.template.base import FilterExpression, Parser, Token
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.core.domain import sanitising
 from poisonadmin.core.domain.access import Permission, roles_with
+from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.messages.domain.explanations import explanation
 from poisonadmin.policies.domain.resolution import shown
 from poisonadmin.policies.domain.settings import SETTINGS
@@ -75,7 +78,14 @@ _PACES = {"answer": 1, "run": 2, "list": 5, "news": 10}
 
 register = template.Library()
 register.tag("table", tables.parse_table)
-register.filter("visible", sanitising.visible)
+
+
+@register.filter
+def visible(text: object) -> str:
+    """Return a stranger's text fit to look at; HTML of ours stays."""
+    return text if isinstance(text, SafeString) else sanitising.visible(text)
+
+
 register.filter("reason_words", words.reason_words)
 register.filter("count_words", words.count_words)
 register.filter("event_words", words.event_words)
@@ -280,6 +290,27 @@ def allowed(parser: Parser, token: Token) -> AllowedNode:
 def clip(text: object, limit: int = sanitising.MAX_NAME_CHARS) -> str:
     """Return a stranger's text fit to look at and cut to `limit` characters."""
     return sanitising.clipped(sanitising.visible(text), limit)
+
+
+@register.filter
+def breakable(text: str) -> str:
+    """Return a text of which long names may break behind their dots.
+
+    >>> breakable("to a.b & on")
+    'to a.<wbr>b &amp; on'
+    """
+    first, *more = text.split(".")
+    return format_html("{}{}", first, format_html_join("", ".<wbr>{}", ([one] for one in more)))
+
+
+@register.filter
+def as_id(text: str) -> int | None:
+    """Return the number that an object of the audit log has, None where it is none.
+
+    >>> as_id("17"), as_id("orders.#")
+    (17, None)
+    """
+    return int(text) if text.isascii() and text.isdigit() and int(text) <= MAX_ID else None
 
 
 @register.filter
