@@ -24,7 +24,7 @@ def test_what_a_job_has_done_is_labelled(operator_browser: Client) -> None:
 def test_the_audit_tells_reasons_and_details_apart(browser_of: Callable[[str], Client]) -> None:
     audit.record("pat", "rule.enabled", "rule", "r", note="tried out", details={"version": 3})
     text = html_of(browser_of("admin").get("/audit/"))
-    assert 'data-label="Reason">tried out<span class="sub wild">version: <code>3</code>' in text
+    assert 'data-label="Reason">tried out · <span class="sub wild">version: <code title="3">3</code>' in text
     assert 'r<span class="sub">rule</span>' in text, "a rule that is called rule reads as one"
 
 

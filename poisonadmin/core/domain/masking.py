@@ -209,6 +209,11 @@ class Masks:
             return self.mark(value)
         return self._searched(value)
 
+    def own(self, name: str, value: str) -> str:
+        """Return a field of a message itself; its bookmark is often its id, and masked with it."""
+        is_named = name in self._keys or (name == "bookmark" and "message_id" in self._keys)
+        return self.mark(value) if is_named else value
+
     def _is_taken_from_masked(self, name: str) -> bool:
         if not (self._paths or self._headers):
             return False
@@ -260,8 +265,8 @@ class Masks:
                 changed[one.name] = {key: self.key(key, text) for key, text in value.items()}
             elif one.name in ("header_bytes", "transport"):
                 changed[one.name] = getattr(self, one.name)(value)
-            elif one.name in self._keys:
-                changed[one.name] = self.mark(str(value)) if isinstance(value, str) else value
+            elif isinstance(value, str):
+                changed[one.name] = self.own(one.name, value)
         return replace(row, **changed)  # type: ignore[type-var]
 
 

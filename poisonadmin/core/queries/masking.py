@@ -95,13 +95,19 @@ def masked(rows: Sequence[Row], principal: Principal, *at: str | None) -> list[R
     masks = masks_of(principal)
     if not masks:
         return list(rows)
-    former = Sql(
-        """SELECT m.id, array_agg(a.name) FROM message m JOIN envelope e ON e.id = m.id
-        JOIN address a ON a.id IN (e.intake_address_id, m.original_address_id) WHERE m.id = ANY({ids}) GROUP BY 1""",
-        ids=[_message_of(row) for row in rows],
-    )
-    known = dict(fetch_rows(former))
+    known = addresses_of([_message_of(row) for row in rows])
     return [_masked(row, masks, (*at, *known.get(_message_of(row), ()))) for row in rows]
+
+
+def addresses_of(message_ids: Sequence[int | None]) -> dict[int | None, list[str]]:
+    """Return the addresses at which each message, and those of which it is the child, is or was, by its id."""
+    former = Sql(
+        """SELECT m.id, ARRAY(SELECT name FROM address WHERE id IN (SELECT address_id FROM ({was_at}) AS was))
+        FROM unnest({ids}::bigint[]) AS m (id) WHERE m.id IS NOT NULL""",
+        was_at=_was_at("m.id"),
+        ids=list(message_ids),
+    )
+    return dict(fetch_rows(former))
 
 
 def _message_of(row: object) -> int | None:
@@ -133,8 +139,23 @@ def with_titles(rows: Sequence[Row], principal: Principal) -> list[Row]:
     return [replace(row, title=masks.title(row.id, row.title)) for row in rows]  # type: ignore[attr-defined, type-var]
 
 
+def _was_at(message_id: str) -> Sql:
+    """Return the statement for the addresses of a message: where it is, was moved from and came in, each that it ever
+    left, and those of the messages of which it is the child, as long as these are known."""
+    return Sql(
+        """WITH RECURSIVE line (id) AS (
+    SELECT {id} UNION SELECT e.parent_id FROM line JOIN envelope e ON e.id = line.id WHERE e.parent_id IS NOT NULL)
+SELECT unnest(ARRAY[e.intake_address_id, m.address_id, m.original_address_id, r.address_id, r.original_address_id])
+       AS address_id
+FROM line LEFT JOIN envelope e ON e.id = line.id LEFT JOIN message m ON m.id = line.id
+     LEFT JOIN archived_message r ON r.id = line.id
+UNION ALL SELECT a.id FROM line JOIN hop ON hop.message_id = line.id JOIN address a ON a.name = hop.from_address""",
+        id=name(message_id),
+    )
+
+
 def clear_of_masks(principal: Principal, of: str = "m") -> Sql:
-    """Return the condition that for the reader nothing is masked where a message is, was moved from and came in.
+    """Return the condition that for the reader nothing is masked at any of the addresses of a message.
 
     `of`: a row of `message`, or of the archive's index.
     """
@@ -142,13 +163,21 @@ def clear_of_masks(principal: Principal, of: str = "m") -> Sql:
     if not masks:
         return TRUE
     ids = list(masks.address_ids)
-    came_in = Sql(
-        "NOT EXISTS (SELECT FROM envelope came WHERE came.id = {id} AND came.intake_address_id = ANY({ids}))",
-        id=name(f"{of}.id"),
+    was_elsewhere = Sql(
+        "NOT EXISTS (SELECT FROM ({was_at}) AS was WHERE was.address_id = ANY({ids}))",
+        was_at=_was_at(f"{of}.id"),
         ids=ids,
     )
     columns = (name(f"{of}.{column}") for column in ("address_id", "original_address_id"))
-    return all_of([*(Sql("coalesce({column} <> ALL({ids}), TRUE)", column=one, ids=ids) for one in columns), came_in])
+    return all_of(
+        [*(Sql("coalesce({column} <> ALL({ids}), TRUE)", column=one, ids=ids) for one in columns), was_elsewhere]
+    )
+
+
+def was_at(message_id: str, addresses: str) -> str:
+    """Return the condition that a message was at one of the addresses. Both as SQL; the latter with commas between."""
+    found = f"SELECT FROM ({_was_at(message_id)}) AS was JOIN address ON address.id = was.address_id"
+    return f"EXISTS ({found} WHERE address.name IN ({addresses}))"
 
 
 def require_clear(messages: Sql, principal: Principal, why: str) -> None:

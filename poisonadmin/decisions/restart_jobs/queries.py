@@ -19,6 +19,7 @@ from poisonadmin.search.domain.filters import parse_filter, require_values
 from poisonadmin.search.domain.payload_words import require_plain
 from poisonadmin.search.queries.lists import capped_count
 from poisonadmin.search.queries.live import compile_filter
+from poisonadmin.search.queries.meanings import not_searched
 
 COUNTED = 10_000
 
@@ -75,14 +76,21 @@ FROM restart_job AS job
 def list_restart_jobs(*, principal: Principal) -> list[RestartJobRow]:
     """Return the restart jobs by name; none to who is limited to some addresses."""
     principal.require(Permission.READ)
-    return fetch(RestartJobRow, f"{_JOBS} ORDER BY name") if principal.sees_everything else []
+    found = fetch(RestartJobRow, f"{_JOBS} ORDER BY name") if principal.sees_everything else []
+    return [row for row in found if _may_see(row, principal)]
 
 
 def get_restart_job(job_id: int, *, principal: Principal) -> RestartJobRow:
     """Return the restart job; raise NotFound."""
     principal.require(Permission.READ)
     found = fetch_by_id(RestartJobRow, f"{_JOBS} WHERE job.id = %s", job_id) if principal.sees_everything else None
-    return known(found, f"restart job {job_id}")
+    return known(found if found and _may_see(found, principal) else None, f"restart job {job_id}")
+
+
+def _may_see(row: RestartJobRow, principal: Principal) -> bool:
+    """Return whether the reader may: how many messages somebody else's filter finds tells what is masked for the
+    reader."""
+    return row.owner == principal.name or not not_searched(parse_filter(row.filter), principal)
 
 
 def restart_filter(params: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:

@@ -8,7 +8,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.domain.masking import Masks
-from poisonadmin.core.queries.masking import masked, masks_of
+from poisonadmin.core.queries.masking import addresses_of, masked, masks_of
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import (
     StoredBytes,
@@ -107,7 +107,8 @@ def masks_at(message_id: int, principal: Principal) -> Masks:
     if not masks_of(principal):
         return Masks()
     found = get_message(message_id, principal=principal.as_reader)
-    return masks_of(principal).at(found.address, found.original_address, found.intake_address)
+    here = (found.address, found.original_address, found.intake_address)
+    return masks_of(principal).at(*here, *addresses_of([message_id])[message_id])
 
 
 def _masked_bytes(found: StoredBytes, masks: Masks) -> StoredBytes:

@@ -36,6 +36,7 @@ class Dialect(Protocol):
     def payload(self, most: int) -> str: ...
     def mark(self, value: str, salt: str, *, is_bytes: bool) -> str: ...
     def is_any(self, value: str, names: Sequence[str]) -> str: ...
+    def was_at(self, message_id: str, names: Sequence[str]) -> str: ...
 
 
 Expression = Callable[[Dialect], str]
@@ -71,6 +72,8 @@ class HiddenColumns:
         def expression(dialect: Dialect) -> str:
             value = column.expression(dialect)
             hidden = [dialect.is_any(f"{of}.{one}", names) for one in _ADDRESSES]
+            if of == "m":
+                hidden.append(dialect.was_at("m.id", names))
             if column.name in ("failure_group", "why") and self.groups:
                 hidden.append(f"{of}.group_id IN ({', '.join(map(str, self.groups))})")
             mark = dialect.mark(value, self.salt, is_bytes=column.is_payload)

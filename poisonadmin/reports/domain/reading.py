@@ -70,3 +70,7 @@ class SparkDialect:
     def is_any(self, value: str, names: Sequence[str]) -> str:
         """Return the condition that a value is one of the names."""
         return f"{value} IN ({', '.join(map(spark_text, names))})"
+
+    def was_at(self, message_id: str, names: Sequence[str]) -> str:  # noqa: ARG002
+        """Return the condition that a message was at one of the names before; no archived row says it."""
+        return "FALSE"

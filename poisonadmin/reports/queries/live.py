@@ -9,7 +9,7 @@ from django.db import connection
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.exports import ColumnType
-from poisonadmin.core.queries.masking import masks_of
+from poisonadmin.core.queries.masking import masks_of, was_at
 from poisonadmin.core.queries.rows import fetch_values, one_of
 from poisonadmin.core.queries.scope import destinations_seen
 from poisonadmin.core.queries.sql import EMPTY, TRUE, Sql, all_of, join, raw
@@ -138,6 +138,10 @@ class PostgresDialect:
     def is_any(self, value: str, names: Sequence[str]) -> str:
         """Return the condition that a value is one of the names."""
         return f"{value} IN ({', '.join(map(_literal, names))})"
+
+    def was_at(self, message_id: str, names: Sequence[str]) -> str:
+        """Return the condition that a message was at one of the names before, or is the child of one that was."""
+        return was_at(message_id, ", ".join(map(_literal, names)))
 
 
 def _literal(text: str) -> str:

@@ -269,14 +269,19 @@ def _word(term: Term, principal: Principal) -> Sql | Branches:
 
 
 def _word_of_masked(start: str, error: Branches, addresses: Sequence[int], principal: Principal) -> Sql:
-    """Return the same where keys and errors of some addresses are masked: there ids and addresses are compared only."""
+    """Return the same where something is masked at some addresses: of what is, only the others are compared."""
     key = Sql("EXISTS (SELECT FROM business_key k WHERE k.message_id = m.id AND k.value LIKE {start})", start=start)
     clear = clear_of_masks(principal)
-    columns = ["message_id"] if is_content("conversation_id", principal) else ["message_id", "conversation_id"]
-    ids = any_of(Sql("e.{column} LIKE {start}", column=name(column), start=start) for column in columns)
-    named = Sql("EXISTS (SELECT FROM envelope e WHERE e.id = m.id AND {ids})", ids=ids)
+    ids: dict[bool, list[Sql]] = {True: [], False: []}
+    for column in ("message_id", "conversation_id"):
+        begins = Sql("e.{column} LIKE {start}", column=name(column), start=start)
+        ids[is_content(column, principal)].append(begins)
+    named, hidden = (
+        Sql("EXISTS (SELECT FROM envelope e WHERE e.id = m.id AND {ids})", ids=any_of(ids[is_hidden]))
+        for is_hidden in (False, True)
+    )
     on = Sql("m.address_id = ANY({addresses})", addresses=list(addresses))
-    return any_of([named, on, all_of([clear, any_of([key, error.condition])])])
+    return any_of([named, on, all_of([clear, any_of([hidden, key, error.condition])])])
 
 
 def _word_in_index(term: Term) -> Sql:

@@ -1,12 +1,12 @@
 """Selections as they are shown, and their members."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.masking import masked
+from poisonadmin.core.queries.masking import masked, masks_of
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, window
 from poisonadmin.core.queries.rows import bounded, fetch_by_id, fetch_values
 from poisonadmin.core.queries.scope import scope_condition, visible_ids
@@ -15,6 +15,7 @@ from poisonadmin.messages.queries.archived import rows_of_ids
 from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.live import compile_filter
+from poisonadmin.search.queries.meanings import not_searched
 
 COUNTED = 10_000
 # What was being written when the selection was frozen has an earlier time, and is no member.
@@ -70,7 +71,17 @@ def get_selection(selection_id: int, *, principal: Principal) -> SelectionRow:
         raise NotFound(f"There is no selection {selection_id}.")
     if found.reads_payloads and found.used_at is None:
         principal.require(Permission.READ_PAYLOAD)
+    if found.created_by != principal.name and _asks_for_masked(found, principal):
+        # Its filter, and who its members are, would tell what is masked; an operation shows these, but not the filter.
+        if found.used_at is None:
+            raise NotFound(f"There is no selection {selection_id}.")
+        return replace(found, filter=None)
     return found
+
+
+def _asks_for_masked(selection: SelectionRow, principal: Principal) -> bool:
+    asked = selection.filter and not_searched(parse_filter(selection.filter), principal)
+    return bool(asked) or (selection.reads_payloads and bool(masks_of(principal)))
 
 
 def get_selection_detail(selection_id: int, *, principal: Principal) -> SelectionDetail:

@@ -10,7 +10,8 @@ from django.db import connection
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.exports import Row
-from poisonadmin.core.queries.masking import masks_of
+from poisonadmin.core.domain.masking import Masks
+from poisonadmin.core.queries.masking import addresses_of, masks_of
 from poisonadmin.core.queries.rows import bounded, fetch_rows, fetch_values
 from poisonadmin.core.queries.scope import visible_ids
 from poisonadmin.core.queries.sql import named_sql
@@ -101,7 +102,17 @@ def ledger_rows(
             if not connection.in_atomic_block:
                 connection.close_if_unusable_or_obsolete()
             if rows:
-                yield [(*row[:8], masks.title(row[7], row[8]) if row[8] else row[8], *row[9:]) for row in rows]
+                yield _masked(rows, masks) if masks else list(rows)
+
+
+def _masked(rows: Sequence[Row], masks: Masks) -> list[Row]:
+    at = addresses_of([row[0] for row in rows])
+    shown: list[Row] = []
+    for number, message_id, address, *more in rows:
+        here = masks.at(address, *at.get(number, ()))
+        title = more[5] and masks.title(more[4], more[5])
+        shown.append((number, message_id and here.own("message_id", message_id), address, *more[:5], title, *more[6:]))
+    return shown
 
 
 def _filed(operation: OperationRow, ids: Sequence[int]) -> str:
