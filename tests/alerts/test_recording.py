@@ -107,7 +107,7 @@ def test_a_group_that_grows_is_reported_until_it_no_longer_does(make_rule: MakeR
     assert record_alerts() == 1
     alert = Alert.objects.get()
     assert (alert.rule.name, alert.path, alert.facts["failures"]) == ("night watch", f"/groups/{group.id}/", most + 1)
-    assert alert.title.startswith(f"Failure group has grown by {most + 1} in 1 h: ")
+    assert alert.title.startswith(f"Failure group has grown by {most + 1} failures in 1 h: ")
     assert record_alerts() == 0
     age("group_hour", "hour", timedelta(minutes=121))
     record_alerts()

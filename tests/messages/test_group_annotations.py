@@ -12,6 +12,7 @@ from poisonadmin.core.domain.access import SYSTEM, Permission, Role, principal
 from poisonadmin.core.domain.errors import PreconditionFailed
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.groups.commands.annotations import annotate
+from poisonadmin.groups.commands.merged_groups import merge, split
 from poisonadmin.groups.domain.annotations import InvalidAnnotation, checked_ticket_url
 from poisonadmin.groups.queries.groups import get_group, list_groups
 from poisonadmin.search.domain.filters import parse_filter
@@ -289,6 +290,23 @@ def test_a_group_sleeps_until_it_has_grown(group: int, operator: Caller, grown: 
         assert len(operator.get("groups/?snoozed=true").json()["results"]) == is_snoozed
         assert len(operator.get("groups/").json()["results"]) == (not is_snoozed)
         assert operator.get(f"groups/{group}/").json()["snoozed_failures"] == (5 + more if is_snoozed else None)
+
+
+def test_failures_that_come_with_a_merge_end_no_snooze_and_leave_with_a_split(group: int, operator: Caller) -> None:
+    FailureGroup.objects.update(failures=10)
+    other = FailureGroup.objects.create(fingerprint="e" * 16, version=2, title="t", error_class="c", failures=10)
+    operator.ask("PATCH", f"groups/{group}/", {"snoozed_until_grown": {"by": 3}})
+
+    def until() -> int | None:
+        return operator.get(f"groups/{group}/").json()["snoozed_failures"]
+
+    assert until() == 13
+    merge(group, [other.id], principal=SYSTEM, reason="alike")
+    assert until() == 23
+    split(group, [other.id], principal=SYSTEM, reason="not alike")
+    assert until() == 13
+    FailureGroup.objects.filter(id=group).update(failures=13)
+    assert until() is None
 
 
 def test_of_a_day_and_a_growth_the_first_ends_the_snooze(group: int, operator: Caller) -> None:

@@ -93,7 +93,9 @@ def test_an_unknown_parameter_is_refused_on_every_list(operator_browser: Client,
 def test_empty_lists_say_why(operator_browser: Client, browser_of: Callable[[str], Client]) -> None:
     assert "No messages yet" in html_of(operator_browser.get("/triage/"))
     assert "All clear" in html_of(operator_browser.get("/triage/?state=NDLV"))
-    waiting("orders.eu")
+    number = waiting("orders.eu").id
+    for text in (f"{number}", f"%23{number}"):
+        assert f"Open message #{number}" in html_of(operator_browser.get(f"/triage/?q={text}"))
     assert "Nothing matches" in html_of(operator_browser.get("/triage/?message_id=other"))
     assert "Nothing in your scope" in html_of(browser_of("outsider").get("/triage/"))
 

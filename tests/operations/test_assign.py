@@ -305,7 +305,7 @@ def test_the_page_of_a_message_shows_the_notes_of_its_group_beside_its_own(opera
     assert "Notes" not in html_of(operator_browser.get(page))
     annotate(group, {"owner": "lee", "tags": ["known"], "note": "See the ticket."}, principal=SYSTEM)
     shown = html_of(operator_browser.get(page))
-    for text in ("Notes on the failure group", "group_owner=lee", "group_tag=known", "See the ticket."):
+    for text in ("Notes and snooze", "group_owner=lee", "group_tag=known", "See the ticket."):
         assert text in shown
     assign(ids[:1], note="This one is odd.")
     assert "This one is odd." in html_of(operator_browser.get(page))

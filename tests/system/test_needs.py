@@ -14,6 +14,7 @@ from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
 from poisonadmin.decisions.operations.commands.beginning import begin, decide_on
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.sign_offs.commands import save_sign_off_rule
+from poisonadmin.groups.commands.annotations import annotate
 from poisonadmin.messages.queries.counts import counts
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.store.models.alert import Alert
@@ -72,6 +73,20 @@ def test_failures_come_by_size_the_new_ones_first() -> None:
     assert {need.button for need in found} == {"Decide"}
     reader = principal("vera", Role.VIEWER)
     assert {need.button for need in needs(reader, counts(reader))} == {"Open"}, "a viewer decides nothing"
+
+
+def test_the_alert_on_a_snoozed_group_needs_nobody() -> None:
+    to = {"channel": "webhook", "to": ["https://hooks.example.org/in"], "addresses": ["#"]}
+    save_alert_rule(AlertRuleFields(name="new", kinds=["new_group"], **to), principal=SYSTEM)
+    take_dead("orders.eu")
+    record_alerts()
+    assert len(words_of()) == 1, "the group, whose alert leads to the same page"
+    annotate(FailureGroup.objects.get().id, {"snoozed_until_grown": {"by": 5}}, principal=SYSTEM)
+    assert words_of() == []
+    for n in range(11):
+        take_dead("orders.eu", exception_class=f"Error{n}")
+    record_alerts()
+    assert [one for one in words_of() if "alert" in one] == ["2 more alerts are open"]
 
 
 def test_what_halts_or_stops_or_waits_for_a_sign_off_comes_before_failures() -> None:

@@ -59,7 +59,7 @@ def group_grows_again(title: str, quiet: timedelta) -> str:
 
 def group_grows(title: str, failures: int, length: timedelta) -> str:
     """Return what an alert says of a failure group that grows fast."""
-    return f"Failure group has grown by {failures:,} in {span(length)}: {one_line(title)}"
+    return f"Failure group has grown by {failures:,} failures in {span(length)}: {one_line(title)}"
 
 
 def oldest_undecided(address: str, age: timedelta, *, is_searched: bool = False) -> str:

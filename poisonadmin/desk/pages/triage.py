@@ -12,7 +12,7 @@ from django.urls import path, reverse
 from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.core.domain.filter_values import InvalidFilter
+from poisonadmin.core.domain.filter_values import MAX_ID, InvalidFilter
 from poisonadmin.core.queries.paging import Count
 from poisonadmin.decisions.operations.domain.actions import actions_on_lists
 from poisonadmin.desk.pages import crashed, sets
@@ -21,6 +21,7 @@ from poisonadmin.desk.pages.opened_from import list_parameter
 from poisonadmin.groups.queries.grouping import GroupBy
 from poisonadmin.messages.domain.states import Confirming, Reason, State
 from poisonadmin.messages.queries.counts import counts
+from poisonadmin.messages.queries.message_rows import messages_by_id
 from poisonadmin.search.deep.queries import archived_found, latest_search, list_found
 from poisonadmin.search.domain.filters import MessageFilter, fields_of, narrowing, parse_filter
 from poisonadmin.search.domain.words import WORDS, SearchWord, parameter
@@ -122,6 +123,7 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
             "problem": problem,
             "not_searched": not_searched(message_filter, principal),
             "empty": empty,
+            "numbered": _numbered(request, principal) if empty else None,
             "template": template,
             "is_deep": message_filter.is_deep,
         }
@@ -279,6 +281,14 @@ def _why_empty(message_filter: MessageFilter, principal: Principal) -> str:
     if not any(counts(principal).by_state.values()) and not principal.sees_everything:
         return "nothing_in_scope"
     return "nothing_yet"
+
+
+def _numbered(request: HttpRequest, principal: Principal) -> int | None:
+    """Return the number of the message that is searched for as pages write it, such as #286."""
+    text = request.GET.get("q", "").strip().removeprefix("#")
+    if not (text.isascii() and text.isdigit() and int(text) <= MAX_ID):
+        return None
+    return next((row.id for row in messages_by_id([int(text)], principal=principal)), None)
 
 
 def searched_content(request: HttpRequest, principal: Principal) -> dict[str, Any]:

@@ -36,6 +36,12 @@ class InvalidMerge(PoisonAdminError):
 # In the order in which settles lock them.
 _LOCK = "SELECT FROM failure_group WHERE id = ANY(%s) ORDER BY fingerprint FOR NO KEY UPDATE"
 _SET = "UPDATE failure_group SET merged_into_id = %s WHERE id = ANY(%s)"
+# Failures that come or go with the others are none by which a snoozed group grows.
+_SNOOZE = """
+UPDATE annotation
+SET snoozed_failures = snoozed_failures + %s * (SELECT sum(failures) FROM failure_group WHERE id = ANY(%s))
+WHERE group_id = %s AND snoozed_failures IS NOT NULL
+"""
 
 
 def merge(group_id: int, others: Sequence[int], *, principal: Principal, reason: str) -> None:
@@ -67,6 +73,7 @@ def _merge(group_id: int, wanted: list[int], principal: Principal, reason: str) 
             return
         cursor.execute(_LOCK, [members])
         cursor.execute(_SET, [group_id, members])
+        cursor.execute(_SNOOZE, [1, members, group_id])
         audit.record(
             principal.name, "group.merged", "group", str(group_id), note=reason, details={"groups": sorted(members)}
         )
@@ -95,6 +102,7 @@ def _split(group_id: int, wanted: list[int], principal: Principal, reason: str) 
             raise GroupMerged(f"Not merged into group {group_id}: {', '.join(strangers[:10])}. Nothing was split off.")
         cursor.execute(_LOCK, [wanted])
         cursor.execute(_SET, [None, wanted])
+        cursor.execute(_SNOOZE, [-1, wanted, group_id])
         audit.record(principal.name, "group.split", "group", str(group_id), note=reason, details={"groups": wanted})
 
 

@@ -12,7 +12,9 @@ from poisonadmin.alerts.queries.alerts import AlertState, list_alerts
 from poisonadmin.alerts.queries.conditions import LASTING
 from poisonadmin.alerts.queries.watched import Watched
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.core.queries.scope import visible_ids
+from poisonadmin.core.queries.sql import Sql
 from poisonadmin.decisions.operations.queries.operations import list_operations
 from poisonadmin.decisions.sign_offs.queries import begun_without_count, waiting_count
 from poisonadmin.groups.queries.groups import GroupRow, list_groups
@@ -20,6 +22,7 @@ from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.counts import Counts, unconfirmed
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.lists import count_messages
+from poisonadmin.search.queries.meanings import IS_SNOOZED
 from poisonadmin.system.queries.overview import silent_kinds
 from poisonadmin.web.pages.views import href
 
@@ -31,6 +34,7 @@ NEW_FOR = timedelta(days=1)
 GROWING_HOURS = 2
 LEAST_GROWTH = 5
 _UNDECIDED = {"state": [str(State.NDLV)]}
+_SNOOZED = Sql("SELECT said.group_id FROM annotation said WHERE said.group_id IS NOT NULL AND ({so})", so=IS_SNOOZED)
 # What lasts, with the words of its button. The addresses of the first belong to no one scope.
 _FIRST = {AlertKind.OPERATION_HALTED: "Continue or cancel", AlertKind.SOURCE_UNREACHABLE: "Open the source"}
 _LATER = {
@@ -66,8 +70,17 @@ def needs(principal: Principal, found: Counts) -> list[Need]:
     if not principal.may(Permission.DECIDE):
         known = [replace(need, button="Open") if need.button == _DECIDE else need for need in known]
     paths = {need.path for need in known}
-    alerts = [one for one in list_alerts(principal=principal, state=AlertState.OPEN).results if one.path not in paths]
-    return [*(Need(one.title, one.path, "Show", "alert") for one in alerts[:SHOWN_OF_A_KIND]), *known]
+    snoozed = set(fetch_values(*_SNOOZED))
+    alerts = [
+        Need(one.title, one.path, "Show", "alert")
+        for one in list_alerts(principal=principal, state=AlertState.OPEN).results
+        if one.path not in paths and int(one.facts.get("group_id", 0)) not in snoozed
+    ]
+    if (more := len(alerts) - SHOWN_OF_A_KIND) > 0:
+        alerts[SHOWN_OF_A_KIND:] = [
+            Need(_many(more, "more alert is open", "more alerts are open"), reverse("alerts"), "Show")
+        ]
+    return [*alerts, *known]
 
 
 def quiet_since(principal: Principal) -> datetime | None:
