@@ -42,6 +42,22 @@ def test_a_wrong_fail_is_taken_back_at_once_and_later(visit: Visit, width: int) 
         assert set(Message.objects.values_list("state", flat=True)) == {"NDLV"}
 
 
+def test_the_page_of_a_group_counts_what_was_decided_on_it(visit: Visit) -> None:
+    ids = [dead_letter().id for _ in range(3)]
+    page = visit.open(f"/groups/{Message.objects.get(id=ids[0]).group_id}/")
+    page.locator(f"#m-{ids[0]} input[name=id]").click()
+    page.click("[data-decision=fail]")
+    page.locator("#dialog textarea").fill("Not wanted.")
+    page.locator("#dialog button[type=submit]").click()
+    expect(page.locator("#flash").get_by_role("link", name=f"#{ids[0]}")).to_be_visible()
+    expect(page.locator("#group-counts .tile", has_text="Given up")).to_contain_text("1")
+    expect(page.locator("#group-counts .tile", has_text="Needs decision")).to_contain_text("2")
+    expect(page.locator("#group-side")).to_contain_text("Decide on all 2…")
+    expect(page.locator("#group-side")).to_contain_text("Not wanted.")
+    assert violations(page) == []
+    assert visit.complaints == []
+
+
 def test_a_wrong_fail_of_two_hundred_is_one_click_at_once_and_three_an_hour_later(visit: Visit) -> None:
     for _ in range(200):
         take_dead()

@@ -117,8 +117,9 @@ def _page(
     form: AnnotationForm | None = None,
     status: int = 200,
 ) -> HttpResponseBase:
-    """Render the group; what people say of it alone to htmx. With `form`, that is in its place."""
-    if request.htmx:  # type: ignore[attr-defined]
+    """Render the group; to htmx what people say of it alone, unless it asks for the counts. With `form`, that is in
+    its place."""
+    if request.htmx and request.htmx.target != "group-counts":  # type: ignore[attr-defined]
         return render(request, "messages/_annotation.html", {"group": found, "form": form}, status=status)
     may_merge = principal.may(Permission.DECIDE) and principal.sees_everything
     deployments = group_deployments(found, principal=principal, now=timezone.now())
