@@ -27,7 +27,7 @@ def test_an_http_destination_is_added_after_a_correction_and_changed(visit: Visi
     page.get_by_label("Secret headers").fill("Authorization: Bearer planted-canary")
     page.get_by_label("Requests at once").fill("many")
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_role("alert")).to_contain_text("Nothing was saved. Correct Requests at once.")
+    expect(page.get_by_role("alert")).to_contain_text("Nothing was saved. To correct: Requests at once.")
     expect(page.get_by_label("Secret headers")).to_have_value("")
     assert violations(page) == []
     page.get_by_label("Requests at once").fill("8")

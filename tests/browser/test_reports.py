@@ -85,7 +85,7 @@ def test_last_weeks_failures_of_a_customer_come_every_monday(visit: Visit) -> No
     ):
         click.count += 1
         field = page.get_by_label(label, exact=True)
-        field.select_option(label=text) if label.startswith("When") else field.fill(text)
+        field.select_option(label=text) if label.startswith("Tell") else field.fill(text)
     expect(page.get_by_role("region", name="Rows of the preview")).to_contain_text("orders.eu")
     page.evaluate("scrollTo(0, 0)")
     assert violations(page) == []

@@ -182,10 +182,10 @@ def list_alerts(
 
 def _shown(row: AlertRow, masks: Masks) -> AlertRow:
     """Return the alert with the title of its failure group as the reader may see it; rules may be newer than it."""
-    said, colon, group = row.title.partition(": ")
+    before, colon, group = row.title.partition(": ")
     if MARK.fullmatch(group):
         return row
-    return replace(row, title=f"{said}{colon}{masks.title(int(row.facts.get('group_id', 0)), group)}")
+    return replace(row, title=f"{before}{colon}{masks.title(int(row.facts.get('group_id', 0)), group)}")
 
 
 def get_alert_delivery(delivery_id: int, *, principal: Principal) -> AlertDeliveryRow:

@@ -12,7 +12,6 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, Ht
 from django.shortcuts import render
 from django.urls import path, reverse
 from django.utils import timezone
-from django.utils.html import format_html
 from django.views.decorators.http import require_POST
 from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 
@@ -186,13 +185,11 @@ def _say(request: HttpRequest, action: Action, decided: Decided, target: str) ->
     if decided.awaits is not None:
         notes.warning(request, SIGN_OFF_NEEDED)
     if count:
-        one = decided.changed[0]
-        link = format_html('Message <a href="{}">#{}</a>', reverse("messages-one", args=[one]), one)
-        which = link if count == 1 else f"{count} messages"
-        undo = ""
+        which = f"Message #{decided.changed[0]}" if count == 1 else f"{count} messages"
+        links = [reverse("messages-one", args=[decided.changed[0]])] if count == 1 else []
         if action.key is OperationAction.FAIL or action.key in DELIVERING:
-            undo = href(reverse("operations-undo", args=[decided.operation]), [("back", target)])
-        notes.success(request, format_html("{} {}.", which, action.done), extra_tags=undo)  # the address of its button
+            links.append(href(reverse("operations-undo", args=[decided.operation]), [("back", target)]))
+        notes.success(request, f"{which} {action.done}.", extra_tags=" ".join(links))  # the addresses of its buttons
     for why, skipped in Counter(decided.refused.values()).most_common():
         which = ", ".join(f"#{message_id}" for message_id, code in decided.refused.items() if code == why)
         shown = which if skipped <= 10 else f"{skipped} messages"

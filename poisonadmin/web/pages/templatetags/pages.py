@@ -16,8 +16,6 @@ from django.template.base import FilterExpression, Parser, Token
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.core.domain import sanitising
@@ -78,14 +76,7 @@ _PACES = {"answer": 1, "run": 2, "list": 5, "news": 10}
 
 register = template.Library()
 register.tag("table", tables.parse_table)
-
-
-@register.filter
-def visible(text: object) -> str:
-    """Return a stranger's text fit to look at; HTML of ours stays."""
-    return text if isinstance(text, SafeString) else sanitising.visible(text)
-
-
+register.filter("visible", sanitising.visible)
 register.filter("reason_words", words.reason_words)
 register.filter("count_words", words.count_words)
 register.filter("event_words", words.event_words)
@@ -150,9 +141,9 @@ def at(when: datetime | None, empty: str = "–") -> dict[str, Any]:
 
 
 @register.inclusion_tag("web/_path.html")
-def path(text: str) -> dict[str, Any]:
-    """Show a path that breaks over lines behind its slashes rather than within a word."""
-    return {"parts": clip(text).split("/")}
+def path(text: str, separator: str = "/") -> dict[str, Any]:
+    """Show a path that breaks over lines behind its slashes, or another separator, rather than within a word."""
+    return {"parts": clip(text, 1000).split(separator), "separator": separator}
 
 
 @register.inclusion_tag("web/_trend.html")
@@ -293,14 +284,13 @@ def clip(text: object, limit: int = sanitising.MAX_NAME_CHARS) -> str:
 
 
 @register.filter
-def breakable(text: str) -> str:
-    """Return a text of which long names may break behind their dots.
+def tagged(tags: str | None, prefix: str) -> str | None:
+    """Return the path among the tags of a note that begins so, None where there is none.
 
-    >>> breakable("to a.b & on")
-    'to a.<wbr>b &amp; on'
+    >>> tagged("/operations/3/undo/ /messages/7/", "/messages/")
+    '/messages/7/'
     """
-    first, *more = text.split(".")
-    return format_html("{}{}", first, format_html_join("", ".<wbr>{}", ([one] for one in more)))
+    return next((one for one in (tags or "").split() if one.startswith(prefix)), None)
 
 
 @register.filter
