@@ -188,13 +188,14 @@ def _covering(addresses: Sequence[str]) -> str | None:
 
     >>> _covering(["orders.eu"]), _covering(["orders.eu.x", "orders.eu.y"]), _covering(["orders.eu", "bills.eu"])
     ('orders.eu', 'orders.eu.#', None)
+    >>> _covering(["*.eu", "*.us"])
     """
     if len(addresses) == 1:
         return addresses[0]
     alike = list(
         takewhile(lambda words: len(set(words)) == 1, zip(*(one.split(".") for one in addresses), strict=False))
     )
-    return ".".join([*(words[0] for words in alike), "#"]) if alike else None
+    return ".".join([*(words[0] for words in alike), "#"]) if alike and alike[0][0] not in ("*", "#") else None
 
 
 def _rule_link(conditions: Sequence[FieldCondition], row: ComparisonRow, principal: Principal) -> str | None:

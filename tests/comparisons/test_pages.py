@@ -1,9 +1,11 @@
 """Comparisons on pages and in the API: asked for where messages are listed, and shown with what to do next."""
 
 import json
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from urllib.parse import unquote_plus
 
 from django.db.models.functions import Now
 from django.test import Client
@@ -55,6 +57,7 @@ def test_a_list_is_compared_and_the_page_says_what_its_messages_have_in_common(b
     browser = browser_of("admin")
     delivered()
     dead_letter()
+    dead_letter("orders.us")
     assert "What do these have in common?" in html_of(browser.get("/triage/?state=NDLV"))
     row = ask(browser, query="?state=NDLV")
     page = html_of(browser.get(f"/comparisons/{row.id}/"))
@@ -68,6 +71,8 @@ def test_a_list_is_compared_and_the_page_says_what_its_messages_have_in_common(b
     assert "payload.$.build = 77" in page
     assert "state=NDLV&amp;header.client-version=%3Cb%3E4.2%3C%2Fb%3E" in page
     assert page.count("/rules/new/before/?match=") == 2
+    places = re.findall(r"/rules/new/before/\?match=([^\"]+)", page)
+    assert all(json.loads(unquote_plus(one))["address"] == "orders.#" for one in places), "not everywhere"
     assert page.count("Show all such messages") == 2
     assert page.count("/alerts/rules/new/?search=") == 2
     assert "search=header.client-version%3A%22%3Cb%3E4.2%3C%2Fb%3E%22" in page

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 
 import pytest
 from django.db import connection, transaction
@@ -10,7 +11,8 @@ from poisonadmin.alerts.commands.record import record_alerts
 from poisonadmin.alerts.commands.rules import save_alert_rule
 from poisonadmin.alerts.domain.rules import AlertRuleFields
 from poisonadmin.alerts.queries.alerts import list_alerts
-from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
+from poisonadmin.core.commands.authentication import authenticate, principal_of_user
+from poisonadmin.core.domain.access import SYSTEM, Permission, Principal, Role, principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.masking import MARK
 from poisonadmin.decisions.operations.commands.beginning import begin, decide_on
@@ -33,6 +35,8 @@ from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.lists import list_messages
 from poisonadmin.search.queries.selections import get_selection
 from poisonadmin.store.models.message import Envelope, Message
+from poisonadmin.system.commands.accounts import create_token
+from tests.fixtures.api import make_user
 from tests.fixtures.delivery import make_orders_destination
 from tests.fixtures.pages import dead_letter
 from tests.masking.planted import ADDRESS, BODY, CANARY, LETTER, mask
@@ -143,3 +147,25 @@ def test_the_selection_of_somebody_else_tells_nothing_that_is_masked() -> None:
     assert list_restart_jobs(principal=reader) == []
     begin(selection, OperationAction.FAIL, reason="r", principal=SYSTEM)
     assert get_selection(selection, principal=reader).filter is None
+
+
+def test_what_one_asked_for_is_shown_to_its_person_and_to_no_namesake() -> None:
+    """With a token as on the pages; names may be alike, and be given again."""
+    planted()
+    mask("planted.#", json_path="$.customer")
+    user = make_user("olga", Role.ADMIN, [])
+    text = create_token(user, "script", scopes=list(Permission), by="test").text
+    (_, token), session = authenticate(text) or (None, SYSTEM), principal_of_user(user)
+    assert session is not None
+    assert token.name != session.name
+    namesake = replace(token, account="token 900", user="user 900")
+    asked = {"q": ["plan"]}
+    selection = freeze(asked, principal=token)
+    assert (
+        get_selection(selection, principal=token).filter == get_selection(selection, principal=session).filter == asked
+    )
+    with pytest.raises(NotFound):
+        get_selection(selection, principal=namesake)
+    save_restart_job("again", filter=asked, action="approve", reason="r", principal=token)
+    assert len(list_restart_jobs(principal=token)) == len(list_restart_jobs(principal=session)) == 1
+    assert list_restart_jobs(principal=namesake) == []

@@ -1,6 +1,9 @@
 """A canary tries a few members before all others, and halts the operation when they fail again."""
 
+import re
+
 import pytest
+from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.decisions.operations.commands.beginning import OperationTerms
@@ -11,6 +14,7 @@ from poisonadmin.decisions.operations.queries.operations import get_operation
 from poisonadmin.store.models.message import Message
 from tests.fixtures.api import take_dead
 from tests.fixtures.delivery import make_destination
+from tests.fixtures.pages import html_of
 from tests.operations.follow import answer_claim, approve_all, ledger, state
 
 pytestmark = pytest.mark.django_db
@@ -53,6 +57,23 @@ def test_what_a_canary_has_tried_comes_back_when_its_operation_is_cancelled() ->
     carry_on()
     assert set(Message.objects.filter(id__in=ids).values_list("state", flat=True)) == {"NDLV"}
     assert (state(operation), ledger(operation)) == ("cancelled", {"cancelled": 30})
+
+
+def test_a_canary_that_failed_is_shown_as_failed_once_it_is_cancelled(operator_browser: Client) -> None:
+    for _ in range(13):
+        take_dead()
+    operation = approve_all(terms=OperationTerms(Pace(has_canary=True)))
+    carry_on()
+    for _ in range(2):
+        answer_claim("failed")
+    carry_on()
+    change(operation, OperationChange.CANCEL, reason="not yet", principal=SYSTEM)
+    carry_on()
+    assert (state(operation), ledger(operation)) == ("cancelled", {"failed_new": 1, "cancelled": 12})
+    page = html_of(operator_browser.get(f"/operations/{operation}/"))
+    steps = re.findall(r'<li class="step-(\w+)"[^>]*><strong>[^<]*</strong>\s*([\w ]+?)\s*</li>', page)
+    assert steps == [("halted", "halted"), ("waiting", "not begun"), ("waiting", "not begun")]
+    assert "1 failed with another failure than before." in page
 
 
 def test_a_canary_that_fails_again_halts_the_operation_and_a_person_may_resume_it() -> None:

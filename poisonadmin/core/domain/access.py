@@ -94,6 +94,10 @@ class Principal:
         """The person behind the session or token; a caller that is no user has a name only."""
         return self.user or self.name
 
+    def has_made(self, account: str) -> bool:
+        """Return whether what is kept under an account, or a person, was made by this one or the person behind it."""
+        return account in (self.account or self.person, self.person)
+
     def may(self, permission: Permission) -> bool:
         """Return whether the permission is held."""
         return permission in self.permissions

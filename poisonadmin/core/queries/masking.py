@@ -14,7 +14,7 @@ from poisonadmin.core.domain.masking import Masked, MaskInForce, Masks
 from poisonadmin.core.queries.paging import Page
 from poisonadmin.core.queries.rows import fetch, fetch_rows, fetch_values
 from poisonadmin.core.queries.scope import address_ids
-from poisonadmin.core.queries.sql import TRUE, Sql, all_of, name
+from poisonadmin.core.queries.sql import TRUE, Sql, all_of, any_of, name, raw
 from poisonadmin.messages.domain.business_keys import parse_key
 
 Row = TypeVar("Row")
@@ -102,9 +102,9 @@ def masked(rows: Sequence[Row], principal: Principal, *at: str | None) -> list[R
 def addresses_of(message_ids: Sequence[int | None]) -> dict[int | None, list[str]]:
     """Return the addresses at which each message, and those of which it is the child, is or was, by its id."""
     former = Sql(
-        """SELECT m.id, ARRAY(SELECT name FROM address WHERE id IN (SELECT address_id FROM ({was_at}) AS was))
+        """SELECT m.id, ARRAY(SELECT name FROM address WHERE id IN (SELECT address_id FROM ({addresses}) AS was))
         FROM unnest({ids}::bigint[]) AS m (id) WHERE m.id IS NOT NULL""",
-        was_at=_was_at("m.id"),
+        addresses=_every_address("m.id"),
         ids=list(message_ids),
     )
     return dict(fetch_rows(former))
@@ -139,7 +139,7 @@ def with_titles(rows: Sequence[Row], principal: Principal) -> list[Row]:
     return [replace(row, title=masks.title(row.id, row.title)) for row in rows]  # type: ignore[attr-defined, type-var]
 
 
-def _was_at(message_id: str) -> Sql:
+def _every_address(message_id: str) -> Sql:
     """Return the statement for the addresses of a message: where it is, was moved from and came in, each that it ever
     left, and those of the messages of which it is the child, as long as these are known."""
     return Sql(
@@ -162,22 +162,38 @@ def clear_of_masks(principal: Principal, of: str = "m") -> Sql:
     masks = masks_of(principal)
     if not masks:
         return TRUE
-    ids = list(masks.address_ids)
-    was_elsewhere = Sql(
-        "NOT EXISTS (SELECT FROM ({was_at}) AS was WHERE was.address_id = ANY({ids}))",
-        was_at=_was_at(f"{of}.id"),
-        ids=ids,
-    )
+    among = Sql("ANY({ids})", ids=list(masks.address_ids))
     columns = (name(f"{of}.{column}") for column in ("address_id", "original_address_id"))
-    return all_of(
-        [*(Sql("coalesce({column} <> ALL({ids}), TRUE)", column=one, ids=ids) for one in columns), was_elsewhere]
+    is_there = (Sql("coalesce({column} = {among}, FALSE)", column=one, among=among) for one in columns)
+    return all_of(Sql("NOT {so}", so=one) for one in (*is_there, *_was_at(f"{of}.id", among)))
+
+
+def _was_at(message_id: str, among: Sql) -> tuple[Sql, Sql]:
+    """Return the conditions of which one holds where a message came in at one of some addresses, left one, or is the
+    child of a message that was at one.
+
+    Both are joins, however many messages are asked about; the way up to the parents is gone for a child alone.
+    """
+    came_in = Sql(
+        """EXISTS (SELECT FROM envelope came WHERE came.id = {id} AND (came.intake_address_id = {among}
+    OR came.parent_id IS NOT NULL AND EXISTS (SELECT FROM ({addresses}) AS was WHERE was.address_id = {among})))""",
+        id=name(message_id),
+        addresses=_every_address("came.parent_id"),
+        among=among,
     )
+    left = Sql(
+        """EXISTS (SELECT FROM hop JOIN address gone ON gone.name = hop.from_address
+    WHERE hop.message_id = {id} AND gone.id = {among})""",
+        id=name(message_id),
+        among=among,
+    )
+    return came_in, left
 
 
 def was_at(message_id: str, addresses: str) -> str:
     """Return the condition that a message was at one of the addresses. Both as SQL; the latter with commas between."""
-    found = f"SELECT FROM ({_was_at(message_id)}) AS was JOIN address ON address.id = was.address_id"
-    return f"EXISTS ({found} WHERE address.name IN ({addresses}))"
+    among = Sql("ANY (ARRAY(SELECT id FROM address WHERE name IN ({addresses})))", addresses=raw(addresses))
+    return str(any_of(_was_at(message_id, among)))
 
 
 def require_clear(messages: Sql, principal: Principal, why: str) -> None:

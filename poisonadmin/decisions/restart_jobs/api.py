@@ -40,6 +40,7 @@ class RestartPreview(OperationPreview):
 RESTART_JOB = Shape(
     "RestartJob",
     RestartJobRow,
+    leave_out=("person",),
     kinds={"action": tuple(RESTART_ACTIONS), "order": SelectionOrder, "last_outcome": RunOutcome | None},
 )
 RESTART_RUN = Shape("RestartRun", RestartRunRow, kinds={"outcome": RunOutcome, "state": OperationState | None})

@@ -30,7 +30,7 @@ class RestartJobRow(RestartJobSettings, Versioned):
 
     `schedule`: cron fields, UTC; None: it runs on request only. `limit`: how many messages a run takes at most, the
     first in `order`. `canary`: each operation tries some first. `last_*`: its latest run. `is_running`: an operation of
-    it still has messages to begin with, and runs are skipped.
+    it still has messages to begin with, and runs are skipped. `person`: the user whose it is, or whose token's.
     """
 
     id: int
@@ -41,6 +41,7 @@ class RestartJobRow(RestartJobSettings, Versioned):
     last_operation_id: int | None
     is_running: bool
     owner: str
+    person: str
     version: int
     updated_at: datetime
 
@@ -64,7 +65,9 @@ _JOBS = Sql(
 SELECT job.id, {settings},
        CASE WHEN is_enabled THEN next_at END AS next_at, run.at AS last_at, run.outcome AS last_outcome,
        run.detail AS last_detail, run.operation_id AS last_operation_id,
-       EXISTS ({going}) AS is_running, owner, version, updated_at
+       EXISTS ({going}) AS is_running, owner,
+       coalesce((SELECT 'user ' || t.user_id FROM api_token t WHERE 'token ' || t.id = owner_account), owner_account)
+           AS person, version, updated_at
 FROM restart_job AS job
      LEFT JOIN LATERAL (SELECT * FROM restart_run WHERE restart_job_id = job.id ORDER BY id DESC LIMIT 1) AS run ON TRUE
 """,
@@ -90,7 +93,7 @@ def get_restart_job(job_id: int, *, principal: Principal) -> RestartJobRow:
 def _may_see(row: RestartJobRow, principal: Principal) -> bool:
     """Return whether the reader may: how many messages somebody else's filter finds tells what is masked for the
     reader."""
-    return row.owner == principal.name or not not_searched(parse_filter(row.filter), principal)
+    return principal.has_made(row.person) or not not_searched(parse_filter(row.filter), principal)
 
 
 def restart_filter(params: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:

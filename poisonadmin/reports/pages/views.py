@@ -48,8 +48,8 @@ def ask(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     if request.method != "POST":
         return _form(request, ReportForm(initial=_initial(request, principal)))
     form = ReportForm(request.POST)
-    # What is wrong with how it would be kept is said beside the rows that it has.
-    is_shown = request.POST.get("do") == "preview" and form.errors.keys() <= form.settings.keys()
+    # What is wrong with how it would be kept is said beside the rows that it has, which the days choose.
+    is_shown = request.POST.get("do") == "preview" and form.errors.keys() <= form.settings.keys() - {"days"}
     if not (form.is_valid() or is_shown):
         return _form(request, form, status=422)
     asked = form.asked()

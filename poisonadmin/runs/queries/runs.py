@@ -85,7 +85,7 @@ class StoredRun(RunFields):
 
     def is_of(self, principal: Principal) -> bool:
         """Return whether the run was requested by this account, or by the person behind it."""
-        return self.account in (principal.account or principal.person, principal.person)
+        return principal.has_made(self.account)
 
 
 def find_run(kind: KindName, run_id: int) -> StoredRun | None:

@@ -26,8 +26,9 @@ MAX_UNUSED_MEMBERS = 25_000_000
 FREEZE_SECONDS = 120
 
 _OPEN = """
-INSERT INTO selection (filter, ordering, most, address_ids, created_by, reads_payloads, frozen_at, expires_at)
-VALUES (%(filter)s, %(ordering)s, %(most)s, '{}', %(by)s, %(reads_payloads)s, now(), now() + %(kept)s * interval '1 h')
+INSERT INTO selection (filter, ordering, most, address_ids, created_by, person, reads_payloads, frozen_at, expires_at)
+VALUES (%(filter)s, %(ordering)s, %(most)s, '{}', %(by)s, %(person)s, %(reads_payloads)s,
+        now(), now() + %(kept)s * interval '1 h')
 RETURNING id
 """
 _FIRST = {
@@ -121,6 +122,7 @@ def freeze(
                 "ordering": str(order),
                 "most": most,
                 "by": principal.name,
+                "person": principal.person,
                 "reads_payloads": reads_payloads,
                 "kept": KEPT_HOURS,
             },

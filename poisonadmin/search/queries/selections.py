@@ -22,7 +22,7 @@ COUNTED = 10_000
 COMMIT_SECONDS = 30
 _SELECT = """
 SELECT id, filter, ordering AS "order", most AS "limit", count, ids_hash AS hash, frozen_at AS cut_off, created_by,
-       expires_at, used_at, address_ids, reads_payloads
+       expires_at, used_at, address_ids, reads_payloads, person
 FROM selection WHERE id = %s
 """
 _IDS = Key(("member.id",), (int,), descending=False)
@@ -48,6 +48,7 @@ class SelectionRow:
     used_at: datetime | None
     address_ids: list[int]
     reads_payloads: bool
+    person: str
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def get_selection(selection_id: int, *, principal: Principal) -> SelectionRow:
         raise NotFound(f"There is no selection {selection_id}.")
     if found.reads_payloads and found.used_at is None:
         principal.require(Permission.READ_PAYLOAD)
-    if found.created_by != principal.name and _asks_for_masked(found, principal):
+    if not principal.has_made(found.person) and _asks_for_masked(found, principal):
         # Its filter, and who its members are, would tell what is masked; an operation shows these, but not the filter.
         if found.used_at is None:
             raise NotFound(f"There is no selection {selection_id}.")

@@ -19,9 +19,9 @@ class Selection(models.Model):
 
     `filter`: parameters of `GET /messages/`; None where the ids were given. `most`: how many it was limited to.
     `ids_hash` as search/domain/selection.py says. `address_ids`: where the messages were; who does not see all of
-    these does not see the selection. `reads_payloads`: members were chosen by what their payloads hold, and are
-    shown to who may read these. `used_at`: when an operation was begun on it; one without is removed after
-    `expires_at`.
+    these does not see the selection. `person`: who made it; names may be alike. `reads_payloads`: members were
+    chosen by what their payloads hold, and are shown to who may read these. `used_at`: when an operation was begun on
+    it; one without is removed after `expires_at`.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -32,6 +32,7 @@ class Selection(models.Model):
     ids_hash = models.CharField(max_length=64, db_default="")
     address_ids = ArrayField(models.BigIntegerField(), default=list)
     created_by = models.CharField(max_length=255)
+    person = models.CharField(max_length=255, db_default="")
     reads_payloads = models.BooleanField(db_default=False)
     frozen_at = models.DateTimeField(db_default=Now())
     expires_at = models.DateTimeField()

@@ -48,7 +48,10 @@ def created(view: ApiView, shape: Shape, row: Any, status: int) -> Response:
 
 
 SELECTION = Shape(
-    "Selection", SelectionDetail, leave_out=("address_ids", "reads_payloads"), kinds={"order": SelectionOrder}
+    "Selection",
+    SelectionDetail,
+    leave_out=("address_ids", "reads_payloads", "person"),
+    kinds={"order": SelectionOrder},
 )
 PREVIEW = Shape("OperationPreview", OperationPreview, also={"needs_sign_off": bool})
 

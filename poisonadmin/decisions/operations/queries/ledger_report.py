@@ -108,10 +108,13 @@ def ledger_rows(
 def _masked(rows: Sequence[Row], masks: Masks) -> list[Row]:
     at = addresses_of([row[0] for row in rows])
     shown: list[Row] = []
-    for number, message_id, address, *more in rows:
-        here = masks.at(address, *at.get(number, ()))
-        title = more[5] and masks.title(more[4], more[5])
-        shown.append((number, message_id and here.own("message_id", message_id), address, *more[:5], title, *more[6:]))
+    for row in rows:
+        one: dict[str, Any] = dict(zip(COLUMNS, row, strict=True))
+        if one["message_id"]:
+            one["message_id"] = masks.at(one["address"], *at.get(one["id"], ())).own("message_id", one["message_id"])
+        if one["failure_group"]:
+            one["failure_group"] = masks.title(one["failure_group_id"], one["failure_group"])
+        shown.append(tuple(one.values()))
     return shown
 
 

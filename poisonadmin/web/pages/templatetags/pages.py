@@ -143,7 +143,7 @@ def at(when: datetime | None, empty: str = "–") -> dict[str, Any]:
 @register.inclusion_tag("web/_path.html")
 def path(text: str, separator: str = "/") -> dict[str, Any]:
     """Show a path that breaks over lines behind its slashes, or another separator, rather than within a word."""
-    return {"parts": clip(text, 1000).split(separator), "separator": separator}
+    return {"parts": clip(text).split(separator), "separator": separator}
 
 
 @register.inclusion_tag("web/_trend.html")
