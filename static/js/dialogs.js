@@ -25,7 +25,8 @@ document.addEventListener("htmx:afterSwap", (event) => {
 });
 dialog.addEventListener("close", () => {
   document.getElementById("dialog-body").replaceChildren();
-  if (opener?.isConnected) opener.focus();
+  // Not into view: after a decision the note at the top is what is read.
+  if (opener?.isConnected) opener.focus({ preventScroll: true });
   opener = null;
 });
 // The answer to a decision says so in a header; the rows it changed came along.

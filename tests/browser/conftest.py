@@ -141,7 +141,10 @@ def busy_visit(
 
 @contextmanager
 def _visit(server: str, chromium: Browser, cookies: StorageState) -> Iterator[Visit]:
-    context = chromium.new_context(viewport={"width": 1280, "height": 900}, storage_state=cookies)
+    # Without motion, for axe judges where things are, not where they come to a rest.
+    context = chromium.new_context(
+        viewport={"width": 1280, "height": 900}, storage_state=cookies, reduced_motion="reduce"
+    )
     visiting = Visit(context.new_page(), server)
 
     def complain(said: ConsoleMessage) -> None:

@@ -50,6 +50,7 @@ def test_the_page_of_a_group_counts_what_was_decided_on_it(visit: Visit) -> None
     page.locator("#dialog textarea").fill("Not wanted.")
     page.locator("#dialog button[type=submit]").click()
     expect(page.locator("#flash").get_by_role("link", name="Open it")).to_have_attribute("href", f"/messages/{ids[0]}/")
+    expect(page.locator("#flash")).to_be_in_viewport(ratio=1)
     expect(page.locator("#group-counts .tile", has_text="Given up")).to_contain_text("1")
     expect(page.locator("#group-counts .tile", has_text="Needs decision")).to_contain_text("2")
     expect(page.locator("#group-side")).to_contain_text("Decide on all 2…")
