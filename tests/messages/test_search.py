@@ -29,6 +29,7 @@ def test_the_example_of_the_design_is_understood() -> None:
         ("", []),
         ("   ", []),
         ("state:ndlv state:FAIL", [("state", (State.NDLV, State.FAIL))]),
+        ('state:"needs decision"', [("state", (State.NDLV,))]),
         ('"urn:order:7"', [("text", ("urn:order:7",))]),
         ('"two words"', [("text", ("two words",))]),
         ("a b", [("text", ("a",)), ("text", ("b",))]),
@@ -70,7 +71,7 @@ def test_a_place_in_a_payload_is_compared(text: str, path: str, operator: str, v
     ("text", "said"),
     [
         ("colour:red", "there is no field 'colour'"),
-        ("state:NDVL", "'NDVL' is not a state"),
+        ("state:NDVL", "'NDVL' is not a state; those are TBDL .Waiting., "),
         ("attempts:many", "attempts:>3"),
         ("since:yesterday", "since:24h"),
         ("since:999999w", "since:24h"),

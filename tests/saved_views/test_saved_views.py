@@ -1,5 +1,7 @@
 """Saved views: kept under a name, shared or not, and above the page Triage."""
 
+import re
+
 import pytest
 from django.test import Client
 
@@ -98,6 +100,22 @@ def test_a_view_is_saved_opened_and_removed_above_the_list(operator_browser: Cli
     assert "was not saved" in html_of(operator_browser.post("/views/save/", fields | {"name": ""}, follow=True))
     gone = html_of(operator_browser.post(f"/views/{view.id}/remove/", {"back": back}, follow=True))
     assert ">By place<" not in gone
+
+
+def test_one_view_is_lit_of_those_with_one_query(operator_browser: Client) -> None:
+    def lit() -> list[str]:
+        [bar] = re.findall(
+            r'<nav class="tabs" aria-label="Views">.*?</nav>',
+            html_of(operator_browser.get("/triage/?state=NDLV")),
+            re.DOTALL,
+        )
+        return re.findall(r'aria-current="true"[^>]*>([^<]*)<', bar)
+
+    assert lit() == ["Messages"]
+    save_view("of a colleague", "state=NDLV", is_shared=True, principal=principal("kim", Role.OPERATOR))
+    assert lit() == ["Messages"]
+    operator_browser.post("/views/save/", {"name": "mine", "query": "state=NDLV"})
+    assert lit() == ["mine"]
 
 
 def test_views_by_api(operator: Caller) -> None:

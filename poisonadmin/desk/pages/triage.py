@@ -1,7 +1,7 @@
 """Triage: messages that a filter finds, as a list, as sets of what they share, as their failures, or as crashes."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -335,7 +335,10 @@ def views_bar(request: HttpRequest, principal: Principal) -> list[ShownView]:
         ShownView(row.name, f"{triage}?{row.query}", row.query == whole, row)
         for row in list_saved_views(principal=principal)
     ]
-    return views
+    # Of views of one query one is shown: one's own, or else the first.
+    shown = [view for view in views if view.is_on]
+    own = [view for view in shown if view.row and view.row.owner == principal.name]
+    return [replace(view, is_on=view in (own or shown)[:1]) for view in views]
 
 
 urlpatterns = [

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from poisonadmin.core.domain.filter_values import (
@@ -20,7 +21,7 @@ from poisonadmin.core.domain.filter_values import (
     number,
 )
 from poisonadmin.messages.domain.business_keys import shortened
-from poisonadmin.messages.domain.states import Confirming, Reason, State
+from poisonadmin.messages.domain.states import LABELS, Confirming, Reason, State
 from poisonadmin.search.domain.payload_words import PAYLOAD, PAYLOAD_AT, at_path
 
 Comparison = tuple[str, tuple[Any, ...]]
@@ -49,13 +50,14 @@ def _equals(read: Callable[[str, str], Any]) -> Callable[[str, str, bool], Compa
     return lambda name, text, _: ("=", (read(name, text),))
 
 
-def choice(values: type[StrEnum]) -> ValueKind:
-    """Return the kind of a word that takes one of the values, in either case."""
-    codes = {str(value).lower(): value for value in values}
+def choice(values: type[StrEnum], labels: Mapping[Any, str] = MappingProxyType({})) -> ValueKind:
+    """Return the kind of a word that takes one of the values, or its label, in either case."""
+    codes = {text.lower(): value for value in values for text in (value, labels.get(value, value))}
+    known = ", ".join(f"{value} ({labels[value]})" if value in labels else value for value in values)
 
     def read(name: str, text: str) -> StrEnum:
         if (code := codes.get(text.lower())) is None:
-            raise InvalidFilter(name, f"{text[:40]!r} is not a {name}; those are {', '.join(values)}.")
+            raise InvalidFilter(name, f"{text[:40]!r} is not a {name}; those are {known}.")
         return code
 
     return ValueKind("choice", _equals(read), values, tuple(values))
@@ -142,7 +144,7 @@ def _time(name: str, says: str, operator: str) -> SearchWord:
 
 
 WORDS = (
-    SearchWord("state", choice(State), form=FormField("State"), column="state"),
+    SearchWord("state", choice(State, LABELS), form=FormField("State"), column="state"),
     SearchWord(
         "address",
         ADDRESS,
