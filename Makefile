@@ -65,6 +65,10 @@ test-brokers: install ## Test with real brokers: RabbitMQ, Artemis, Kafka; BROKE
 	@$(foreach broker,$(BROKER),$(BIN)/python -m tests.brokers.ensure_$(broker) &&) true
 	$(BIN)/python -m pytest -n 2 tests/brokers $(ARGS)
 
+.PHONY: test-containers
+test-containers: install ## Build the image and run docker-compose.yml on podman, as root; takes ten minutes at first
+	@$(BIN)/python -m tests.containers
+
 .PHONY: check
 check: install ## Check style, types, import rules and migrations
 	$(BIN)/ruff check

@@ -7,5 +7,5 @@ psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --username=postgres --dbname=post
 \set password \`cat "$secrets/postgres-password"\`
 CREATE ROLE poisonadmin_owner LOGIN PASSWORD :'owner_password';
 CREATE ROLE poisonadmin LOGIN PASSWORD :'password';
-CREATE DATABASE poisonadmin OWNER poisonadmin_owner;
+CREATE DATABASE poisonadmin OWNER poisonadmin_owner ENCODING 'UTF8' TEMPLATE template0;
 SQL

@@ -181,15 +181,16 @@ class Environment:
         if target in ("", "stdout"):
             kind = "logging.StreamHandler" if target else "logging.NullHandler"
             return {"class": kind, "formatter": "bare"} | ({"stream": "ext://sys.stdout"} if target else {})
-        path = Path(target)
-        if not path.is_absolute() or not path.parent.is_dir():
-            raise _wrong(name, "must be stdout, or an absolute path in a directory that exists")
-        return {
-            "class": "logging.handlers.WatchedFileHandler",
-            "formatter": "bare",
-            "filename": str(path),
-            "delay": True,
-        }
+        file = self.file(name, "must be stdout, or an absolute path in a directory that exists")
+        return {"class": "logging.handlers.WatchedFileHandler", "formatter": "bare", "filename": file, "delay": True}
+
+    def file(self, name: str, must: str = "must be an absolute path in a directory that exists") -> str:
+        """Return the path of a file that may be written; empty where none is set. `must`: what a wrong one is told."""
+        value = self.text(name)
+        path = Path(value)
+        if value and (not path.is_absolute() or not path.parent.is_dir() or path.is_dir()):
+            raise _wrong(name, must)
+        return value
 
     def hosts(self, name: str, default: Collection[str]) -> list[str]:
         """Return host names, separated by commas; `.example.org` is every name below."""

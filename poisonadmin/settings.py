@@ -134,6 +134,8 @@ env.check_reach()
 env.check_spark()
 env.port("POISONADMIN_PORT", 8000)
 
+# Touched by a worker and the beat, once a second.
+ALIVE_FILE = env.file("POISONADMIN_ALIVE_FILE")
 SOURCE_ROOTS = env.source_roots(HOME)
 ARCHIVE = env.archive(HOME)
 

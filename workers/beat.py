@@ -4,6 +4,9 @@ import time
 from typing import Any
 
 from celery.beat import Scheduler
+from django.conf import settings
+
+from workers.heartbeat import note_life
 
 # More than any drift between two looks, less than a tick.
 _STEP_SECONDS = 0.5
@@ -31,6 +34,7 @@ class SteadyScheduler(Scheduler):  # type: ignore[misc]
 
     def tick(self, *args: Any, **options: Any) -> float:
         """Send the first tick that is due; return the seconds until the next look, at most one."""
+        note_life(settings.ALIVE_FILE)
         now = offset()
         if abs(now - self._offset) > _STEP_SECONDS:
             self._offset = now

@@ -183,7 +183,7 @@ def _end_tick(task_id: str, **_: Any) -> None:
 def _show_life(**_: Any) -> None:
     if worker_kind() == IO:  # the others have theirs with their Spark
         WorkerHeartbeat(database_url(os.environ), worker_name())
-    watched = [settings.REDIS_URL, f"{KEY_PREFIX}{worker_kind()}"]
+    watched = [settings.REDIS_URL, f"{KEY_PREFIX}{worker_kind()}", settings.ALIVE_FILE]
     threading.Thread(target=end_when_stalled, args=watched, name="tick-watch", daemon=True).start()
 
 

@@ -6,6 +6,8 @@ import platform
 import secrets
 import threading
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import psycopg
 import redis
@@ -47,13 +49,23 @@ class Ticks:
 ticks = Ticks()
 
 
-def end_when_stalled(redis_url: str, queue: str) -> None:
+def note_life(file: str) -> None:
+    """Touch the file that a container's health check looks at, where one is named."""
+    if file:
+        # A file that cannot be touched is what the health check is to find.
+        with suppress(OSError):
+            Path(file).touch()
+
+
+def end_when_stalled(redis_url: str, queue: str, alive_file: str) -> None:
     """End this process when ticks wait in its queue and it takes none; whoever runs it starts it again.
 
-    `queue`: its name in Redis. A queue that is empty, or does not answer, is not this process's fault.
+    `queue`: its name in Redis. A queue that is empty, or does not answer, is not this process's fault. `alive_file`: a
+    file that is touched at each look, where one is named.
     """
     stalled = 0
     while stalled < STALLED_CHECKS:
+        note_life(alive_file)
         time.sleep(CHECK_SECONDS)
         silent = ticks.silent_seconds()
         is_taking = silent is not None and silent < CHECK_SECONDS

@@ -69,6 +69,23 @@ def check_former_migrations(databases: Sequence[str] | None = None, **_: object)
     return [Error(text, hint, id="store.E001")]
 
 
+@register(Tags.database)
+def check_encoding(databases: Sequence[str] | None = None, **_: object) -> list[CheckMessage]:
+    """Refuse a database that is not in UTF-8: others hold no text, or give it back as bytes."""
+    if not databases:
+        return []
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW server_encoding")
+            [encoding] = cursor.fetchone()
+    except DatabaseError:
+        return []
+    if encoding == "UTF8":
+        return []
+    hint = "Create it with ENCODING 'UTF8' TEMPLATE template0."
+    return [Error(f"The database is in {encoding}, and must be in UTF8.", hint, id="store.E002")]
+
+
 @register()
 def check_variables(**_: object) -> list[CheckMessage]:
     """Warn of variables of the environment that look like ours and are none."""

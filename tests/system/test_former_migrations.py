@@ -1,4 +1,4 @@
-"""A database that the former migrations made: taken over, and refused where some of them lack.
+"""A database that the former migrations made: taken over, and refused where some of them lack. Others are refused, too.
 
 `tests/runs/test_migration.py` says what becomes of its rows.
 
@@ -36,9 +36,9 @@ def made(services: Services) -> Iterator[Callable[[str], str]]:
     names: list[str] = []
     with psycopg.connect(services.superuser_url, autocommit=True) as session:
 
-        def make(script: str) -> str:
+        def make(script: str, options: str = "") -> str:
             names.append(f"former_{secrets.token_hex(4)}")
-            session.execute(f"CREATE DATABASE {names[-1]}")
+            session.execute(f"CREATE DATABASE {names[-1]} {options}")
             url = f"postgresql://{login}@{at['host']}:{at['port']}/{names[-1]}"
             with psycopg.connect(url, autocommit=True) as other:
                 other.execute(f"SET check_function_bodies = false; {script}")
@@ -82,3 +82,10 @@ def test_a_database_with_some_of_the_former_migrations_is_refused(made: Callable
     assert done.returncode == 1
     assert "has 0042_near_rows, which no migration of this version follows" in done.stderr
     assert "`manage.py migrate` of commit 723c9e82" in done.stderr
+
+
+def test_a_database_that_is_not_in_utf8_is_refused(made: Callable[..., str]) -> None:
+    done = migrate(made("", "ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0"))
+    assert done.returncode == 1
+    assert "The database is in SQL_ASCII, and must be in UTF8." in done.stderr
+    assert "ENCODING 'UTF8' TEMPLATE template0" in done.stderr

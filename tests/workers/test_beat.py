@@ -1,10 +1,12 @@
 """The beat, and what happens to it when the clock is set."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 import time_machine
 from celery import Celery
+from pytest_django import Settings
 
 from workers import beat
 from workers.beat import SteadyScheduler
@@ -56,6 +58,12 @@ def test_ticks_go_on_when_the_clock_is_set(monkeypatch: pytest.MonkeyPatch, step
 
 def test_the_beat_looks_at_the_clock_at_least_once_a_second() -> None:
     assert scheduler().tick() <= 1
+
+
+def test_the_beat_touches_a_file_at_each_look(settings: Settings, tmp_path: Path) -> None:
+    settings.ALIVE_FILE = str(tmp_path / "alive")
+    scheduler().tick()
+    assert (tmp_path / "alive").exists()
 
 
 def test_the_application_uses_it_and_lets_no_tick_expire_before_a_worker_is_back() -> None:

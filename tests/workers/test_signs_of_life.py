@@ -113,7 +113,7 @@ def ticks(monkeypatch: pytest.MonkeyPatch) -> Watched:
 def test_a_worker_ends_that_takes_no_tick_while_ticks_wait(server: Server, ticks: Watched) -> None:
     redis.Redis.from_url(server.url).lpush(QUEUE, "tick")
     with pytest.raises(Ended, match=str(heartbeat.EXIT_STALLED)):
-        end_when_stalled(server.url, QUEUE)
+        end_when_stalled(server.url, QUEUE, "")
     assert ticks.checks == heartbeat.STALLED_CHECKS
 
 
@@ -133,7 +133,21 @@ def test_a_worker_goes_on_that_takes_ticks_or_can_take_none(server: Server, tick
 
     ticks.before = take
     with pytest.raises(StopIteration):
-        end_when_stalled(server.url, QUEUE)
+        end_when_stalled(server.url, QUEUE, "")
+
+
+def test_a_worker_touches_a_file_at_each_look(server: Server, ticks: Watched, tmp_path: Path) -> None:
+    file = tmp_path / "alive"
+    file.touch()
+    os.utime(file, (0, 0))
+    with pytest.raises(StopIteration):
+        end_when_stalled(server.url, QUEUE, str(file))
+    assert time.time() - file.stat().st_mtime < 60
+
+
+def test_a_file_that_cannot_be_touched_ends_no_worker(server: Server, ticks: Watched, tmp_path: Path) -> None:
+    with pytest.raises(StopIteration):
+        end_when_stalled(server.url, QUEUE, str(tmp_path / "none" / "alive"))
 
 
 def test_a_worker_that_has_lost_redis_tries_again_every_two_seconds_for_ever() -> None:
