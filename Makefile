@@ -88,7 +88,7 @@ faults: install assets ## Run the long fault campaign; ARGS='--seed 7' repeats a
 
 .PHONY: lock
 lock: install ## Resolve the dependencies anew within their limits, and write both lock files
-	$(BIN)/uv pip compile pyproject.toml --extra dev --extra embedded --generate-hashes --no-emit-index-url --no-emit-find-links \
+	$(BIN)/uv pip compile pyproject.toml --extra dev --extra embedded --extra java --generate-hashes --no-emit-index-url --no-emit-find-links \
 		--python-version 3.11 --universal --upgrade --output-file requirements.lock --custom-compile-command 'make lock' --quiet
 	$(NODE_PATH) $(NPM) install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved
 

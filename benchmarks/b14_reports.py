@@ -115,7 +115,7 @@ def copy(asked: AskedReport, rows: int) -> Rate:
     """Have the database write the same rows as CSV into a file."""
     (statement,) = range_statements(asked, SYSTEM, [IdRange(0, 2**62)])
     connection.ensure_connection()
-    target = files.directory_of(0).parent / "copy.csv"
+    target = files.draft_of(0, "copy.csv")
     watch = Stopwatch()
     with (
         watch,

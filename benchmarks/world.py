@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from poisonadmin.embedded.java import java_home
 from poisonadmin.embedded.plan import PROJECT
-from poisonadmin.embedded.services import java_home
 from tests.services import Services, start_services
 
 if TYPE_CHECKING:

@@ -241,7 +241,7 @@ SECURE_HSTS_SECONDS = 31_536_000 if BEHIND_TLS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = BEHIND_TLS
 
 STATIC_URL = "static/"
-STATIC_ROOT = HOME / "staticfiles"
+STATIC_ROOT = Path(env.text("POISONADMIN_STATIC_ROOT", str(HOME / "staticfiles")))
 _modules = BASE_DIR / "node_modules"
 STATICFILES_DIRS = [
     BASE_DIR / "static",

@@ -95,7 +95,7 @@ app.conf.update(
         }
         for queue, ticks in {
             SPARK_REDELIVERY: {"redeliver_tick": 3.0},
-            SPARK_BATCH: {"batch_tick": 2.0},
+            SPARK_BATCH: {"batch_tick": 2.0, "report_file_tick": 600.0},
             IO: {
                 # While something is delivered, the worker that delivers recovers too, and more often.
                 "message_tick": 1.0,

@@ -22,6 +22,7 @@ from poisonadmin.core.domain.errors import first_line
 from poisonadmin.groups.alike import commands as alike_groups
 from poisonadmin.groups.commands import regrouping
 from poisonadmin.reports.commands import carry_out as reports
+from poisonadmin.reports.commands.requests import remove_expired_files
 from poisonadmin.rules import commands as rules
 from poisonadmin.runs.commands.engine import RunWork, carry_out
 from poisonadmin.runs.domain.kinds import KindName
@@ -110,6 +111,12 @@ def works_of(spark: SparkSession) -> tuple[RunWork, ...]:
         erasing.work(store),
         archive_runs.work(store),
     )
+
+
+@app.task  # type: ignore[untyped-decorator]
+def report_file_tick(**_: Any) -> None:
+    """Remove the files of reports that have expired. Here, for the worker `io` does without Arrow's 60 MB."""
+    remove_expired_files()
 
 
 def _runs(worker: SparkWorker) -> None:

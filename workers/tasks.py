@@ -25,7 +25,6 @@ from poisonadmin.destinations.domain.http_config import is_sendable
 from poisonadmin.groups.alike.commands import request_daily_search
 from poisonadmin.messages.commands.admission import expire_due
 from poisonadmin.messages.commands.counts import check_some, fold
-from poisonadmin.reports.commands.requests import remove_expired_files
 from poisonadmin.reports.commands.saved import run_saved_due
 from poisonadmin.runs.commands.engine import carry_out
 from poisonadmin.search.commands.selections import remove_expired
@@ -68,7 +67,6 @@ def housekeeping_tick(**_: Any) -> None:
         remove_expired,
         remove_hits_without_search,
         forget_old,
-        remove_expired_files,
         partial(sweep_journals, LocalJournals()),
     )
 

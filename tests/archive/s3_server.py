@@ -11,8 +11,8 @@ from pathlib import Path
 
 from pyarrow import fs
 
+from poisonadmin.embedded.java import java_home
 from poisonadmin.embedded.ports import free_port
-from poisonadmin.embedded.services import java_home
 from tests.archive.ensure_s3 import ensure_s3
 
 BUCKET = "poison"

@@ -131,7 +131,8 @@ def test_what_may_quote_an_erased_message_ends(spark: SparkSession, settings, tm
             **common, kind=kind, state=state, position={}, account="1", ended_at=ended, expires_at=AN_HOUR_ON
         )
     for report in LongRun.objects.filter(kind="report"):
-        (files.make_directory(report.id) / "report.csv").write_text("secret-0")
+        (draft := files.draft_of(report.id, "report.csv")).write_text("secret-0")
+        files.put(report.id, draft)
     for search in LongRun.objects.filter(kind="search"):
         SearchHit.objects.create(search_id=search.id, message_id=1)
     erase(spark, message_id="m-0")

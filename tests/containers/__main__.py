@@ -73,7 +73,7 @@ class Stack:
         wait_for_health("postgres", "valkey")
         self.compose("up", "--detach", "--no-build", "--no-deps", "prepare")
         if podman("wait", container("prepare")).output != "0":
-            raise Failed(podman("logs", container("prepare")).output)
+            raise Failed(run("sh", "-c", f"podman logs {container('prepare')} 2>&1").output)
         self.compose("up", "--detach", "--no-build", "--no-deps", *WORKERS)
         until(partial(answers, "exec", container("web"), *READY), "ready")
         wait_for_health(*WORKERS)

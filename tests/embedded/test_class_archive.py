@@ -11,9 +11,9 @@ import psutil
 import pytest
 
 from poisonadmin.core.domain.secret_settings import FILE_OF, SPARK_REMOTE
+from poisonadmin.embedded.java import java_home
 from poisonadmin.embedded.plan import PROJECT
 from poisonadmin.embedded.processes import spawn
-from poisonadmin.embedded.services import java_home
 from poisonadmin.embedded.spark import ConnectServer
 from tests.fixtures.class_archive import ENVIRONMENT
 from tests.patience import on_this_machine

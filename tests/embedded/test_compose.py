@@ -77,7 +77,8 @@ def test_each_process_has_the_command_of_make_up(compose: dict[str, Any]) -> Non
 
 
 def test_the_preparation_runs_what_make_up_runs_first(compose: dict[str, Any]) -> None:
-    script = compose["services"]["prepare"]["command"][-1]
+    # The image has the front-end files already.
+    script = compose["services"]["prepare"]["command"][-1] + (PROJECT / "Dockerfile").read_text()
     for spec in [*plan.UP.before({}), plan.UP.bootstrap({})]:
         assert f"manage.py {spec.command[2]}" in script
 

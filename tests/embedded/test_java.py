@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from poisonadmin.embedded.java import java_home
 from poisonadmin.embedded.processes import EmbeddedError
-from poisonadmin.embedded.services import java_home
 
 
 def test_without_java_on_the_machine_the_packaged_one_runs_and_the_module_it_lacks_is_not_asked_for(

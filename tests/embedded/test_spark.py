@@ -18,9 +18,9 @@ import pytest
 from poisonadmin.core.domain.secret_settings import FILE_OF, SPARK_REMOTE, without_secrets
 from poisonadmin.core.domain.spark_settings import fresh_directory
 from poisonadmin.embedded.environment import read_wishes
+from poisonadmin.embedded.java import java_home
 from poisonadmin.embedded.plan import PROJECT
 from poisonadmin.embedded.processes import spawn
-from poisonadmin.embedded.services import java_home
 from poisonadmin.embedded.spark import ConnectServer, remove_leftovers
 from tests.fixtures.class_archive import give_archive
 

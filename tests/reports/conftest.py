@@ -10,7 +10,9 @@ from django.conf import settings as django_settings
 from pyspark.sql import SparkSession
 
 from poisonadmin.core.domain.access import SYSTEM, Principal
+from poisonadmin.core.domain.exports import FileFormat
 from poisonadmin.reports.commands import carry_out as reports
+from poisonadmin.reports.commands import files
 from poisonadmin.reports.commands.carry_out import Collect
 from poisonadmin.reports.commands.requests import request_report
 from poisonadmin.reports.domain.asked import asked_report
@@ -31,6 +33,16 @@ def file_of(report: ReportRow) -> ReportFile:
     assert (report.state, report.error) == ("succeeded", None)
     assert report.result is not None
     return report.result
+
+
+def directory_of(report_id: int) -> Path:
+    """Return the directory of a report in the archive, which is one of this machine in tests."""
+    return Path(django_settings.ARCHIVE) / "reports" / str(report_id)
+
+
+def stored(report_id: int, written_as: FileFormat) -> Path:
+    """Return where a report's file is."""
+    return directory_of(report_id) / files.name_of(written_as)
 
 
 @pytest.fixture

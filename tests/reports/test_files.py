@@ -1,6 +1,7 @@
 """The files of reports, read back by two readers that are not ours to the same rows."""
 
 import csv
+import hashlib
 import json
 import zipfile
 from pathlib import Path
@@ -18,13 +19,12 @@ from python_calamine import CalamineWorkbook
 from poisonadmin.core.commands.exports import workbook
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.exports import FileFormat, guarded
-from poisonadmin.reports.commands import files
 from poisonadmin.reports.domain.asked import asked_report
 from poisonadmin.reports.queries.reports import ReportRow
 from poisonadmin.reports.queries.rows import rows_at_once
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.run import LongRun
-from tests.reports.conftest import Make, file_of
+from tests.reports.conftest import Make, file_of, stored
 from tests.reports.made import NOON, message
 
 HOSTILE = [
@@ -44,7 +44,7 @@ def hostile_messages() -> list[int]:
 def made(make: Make, written_as: str) -> tuple[ReportRow, Path]:
     row = make("failures", columns=COLUMNS, time_zone="Europe/Berlin", format=written_as)
     assert file_of(row).rows == len(HOSTILE)
-    return row, files.file_of(row.id, FileFormat(written_as))
+    return row, stored(row.id, FileFormat(written_as))
 
 
 def expected(ids: list[int]) -> list[tuple[Any, ...]]:
@@ -66,7 +66,7 @@ def test_csv_is_read_back_with_every_formula_guarded(make: Make) -> None:
     parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
     table = pyarrow.csv.read_csv(path, parse_options=parse, convert_options=convert)
     assert [tuple(one.values()) for one in table.to_pylist()] == said
-    assert file_of(row).sha256 == files.sha256_of(path)
+    assert file_of(row).sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     assert file_of(row).bytes == path.stat().st_size
 
 
@@ -133,14 +133,14 @@ def test_parquet_is_read_back_with_its_types(make: Make) -> None:
 def test_no_rows_are_a_file_too(make: Make, written_as: str) -> None:
     row = make("attempts", format=written_as)
     assert file_of(row).rows == 0
-    assert files.file_of(row.id, FileFormat(written_as)).exists()
+    assert stored(row.id, FileFormat(written_as)).exists()
 
 
 def test_more_rows_than_a_sheet_has_go_on_the_next_one(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workbook, "ROWS_A_SHEET", 4)
     ids = [message() for _ in range(8)]
     row = make("failures", columns=["id"], format="xlsx")
-    book = openpyxl.load_workbook(files.file_of(row.id, FileFormat.XLSX))
+    book = openpyxl.load_workbook(stored(row.id, FileFormat.XLSX))
     assert book.sheetnames == ["Rows 1", "Rows 2", "Rows 3"]
     found = [cell.value for sheet in book for cell in sheet["A"][1:]]
     assert found == ids
@@ -169,7 +169,7 @@ def test_a_job_finds_the_rows_that_are_read_at_once(make: Make, kind: str, wishe
     at_once = rows_at_once(asked, principal=SYSTEM)
     row = make(kind, format="parquet", **wishes)
     assert row.error is None
-    table = pq.read_table(files.file_of(row.id, FileFormat.PARQUET))
+    table = pq.read_table(stored(row.id, FileFormat.PARQUET))
     assert table.column_names == list(asked.columns)
     found = [tuple(one.values()) for one in table.to_pylist()]
     assert at_once.rows <= found <= rows_at_once(asked, principal=SYSTEM).rows, "ages grow meanwhile"

@@ -15,13 +15,12 @@ from pyspark.sql import SparkSession
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.exports import FileFormat, guarded
 from poisonadmin.core.queries.rows import QueryTooExpensive
-from poisonadmin.reports.commands import files
 from poisonadmin.reports.domain import groups
 from poisonadmin.reports.domain.asked import asked_report, from_json
 from poisonadmin.reports.domain.columns import InvalidReport
 from poisonadmin.reports.queries import rows
 from poisonadmin.reports.queries.rows import TooManyGroups, rows_at_once
-from tests.reports.conftest import Make, file_of
+from tests.reports.conftest import Make, file_of, stored
 from tests.reports.made import DAY, HOUR, NOON, attempt, message
 from tests.reports.test_files import HOSTILE
 from tests.reports.test_kinds import decided
@@ -99,7 +98,7 @@ def test_names_that_come_from_data_are_read_back_from_each_format_and_start_no_f
     def made(written_as: FileFormat) -> Path:
         found = make("failures", format=written_as, **wishes)
         assert file_of(found).rows == 1
-        return files.file_of(found.id, written_as)
+        return stored(found.id, written_as)
 
     with made(FileFormat.CSV).open(newline="", encoding="utf-8") as file:
         assert list(csv.reader(file)) == [[guarded(name) for name in names], [str(value) for value in row]]
@@ -157,7 +156,7 @@ def test_at_once_by_a_job_live_and_archived_and_by_a_plain_loop_the_figures_are_
             archive(spark, home, sorted(moved), "2026-03-05")
         report = make("failures", format="parquet", **wishes)
         assert report.error is None
-        table = pq.read_table(files.file_of(report.id, FileFormat.PARQUET))
+        table = pq.read_table(stored(report.id, FileFormat.PARQUET))
         assert tuple(table.column_names) == columns
         assert [tuple(one.values()) for one in table.to_pylist()] == at_once
 

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 import requests
 
+from poisonadmin.embedded.java import java_home
 from poisonadmin.embedded.ports import free_port
-from poisonadmin.embedded.services import java_home
 from tests.system.ensure_keycloak import ensure_keycloak
 
 CLIENT, SECRET, PASSWORD = "poison", "s3cret", "correct-horse-battery"

@@ -80,6 +80,9 @@ class PoisonAdmin(Protocol):
 class Installation(PoisonAdmin):
     """A supervisor with embedded services and every process of `make up`, in a data directory of its own."""
 
+    # What the supervisor is started by.
+    prefix: tuple[str, ...] = ()
+
     def __init__(self, home: Path, **environment: str) -> None:
         self.home = home.resolve()
         self.home.mkdir(parents=True, exist_ok=True)
@@ -96,7 +99,7 @@ class Installation(PoisonAdmin):
         own = {"POISONADMIN_HOME": str(self.home), "POISONADMIN_PORT": str(self.port), "POISONADMIN_SANDBOX_USER": user}
         with self.log.open("ab") as output:
             return subprocess.Popen(
-                [sys.executable, "-m", "poisonadmin.embedded", "up"],
+                [*self.prefix, sys.executable, "-m", "poisonadmin.embedded", "up"],
                 cwd=PROJECT,
                 env=kept | own | self._environment,
                 stdout=output,

@@ -35,6 +35,11 @@ def archive_id() -> str:
         return ""
 
 
+def is_foreign() -> bool:
+    """Return whether the archive has the id of another installation."""
+    return archive_id() not in ("", fetch_values(_ID)[0])
+
+
 def require_own_archive() -> None:
     """Do nothing where the archive has this installation's id. Errors: `ForeignArchive`."""
     own, found = fetch_values(_ID)[0], archive_id()

@@ -13,6 +13,7 @@ from typing import Any
 
 from django.db import transaction
 
+from poisonadmin.archive.commands.ownership import require_own_archive
 from poisonadmin.core.commands import audit
 from poisonadmin.core.commands.authentication import principal_of_account
 from poisonadmin.core.commands.locks import shared
@@ -22,7 +23,7 @@ from poisonadmin.core.queries.rows import bounded
 from poisonadmin.messages.queries.id_ranges import next_ranges
 from poisonadmin.reports.commands import files
 from poisonadmin.reports.commands.parts import make_file, write_part
-from poisonadmin.reports.commands.requests import FILE_KEPT, REPORT
+from poisonadmin.reports.commands.requests import FILE_KEPT, REPORT, without_report
 from poisonadmin.reports.commands.saved import note_ready
 from poisonadmin.reports.domain.asked import AskedReport, from_json
 from poisonadmin.reports.domain.kinds import Grain
@@ -79,12 +80,15 @@ def work(collect: Collect) -> RunWork:
 
 
 def give_up_ended() -> None:
-    """Let go of the files of reports that were ended while they were made."""
+    """Let go of the files of reports that were ended while they were made, and of drafts on this machine."""
     if _being_made:
         ids = list(_being_made)
         still_open = LongRun.objects.filter(id__in=ids, ended_at=None).values_list("id", flat=True)
         for run_id in set(ids) - set(still_open):
             _give_up(run_id)
+    if drafts := files.with_drafts():
+        for report_id in without_report(drafts):
+            files.remove_drafts(report_id)
 
 
 def _give_up(run_id: int) -> None:
@@ -95,6 +99,7 @@ def _give_up(run_id: int) -> None:
 
 def _clean_up(turn: RunTurn) -> None:
     _give_up(turn.run.run_id)
+    require_own_archive()
     files.remove(turn.run.id)
 
 
@@ -132,8 +137,8 @@ def _acting(run: StoredRun) -> Principal:
 
 def _begin(turn: RunTurn, asked: AskedReport, principal: Principal) -> _Position:
     """Return the position from which a report is read, at its beginning; what was read before is no more."""
+    require_own_archive()
     files.remove(turn.run.id)
-    files.make_directory(turn.run.id)
     days = [day.isoformat() for day in archived_days(asked)]
     first, last = 0, turn.run.params["cut_off"]
     with bounded(SECONDS):
@@ -199,8 +204,8 @@ def _go_on_writing(turn: RunTurn, asked: AskedReport, position: _Position) -> No
 def _finish(turn: RunTurn, asked: AskedReport, rows: int) -> None:
     """End the report, in one transaction with what says so to others; the parts go when that stands."""
     run = turn.run
-    path = files.file_of(run.id, asked.format)
-    made = {"rows": rows, "bytes": path.stat().st_size, "sha256": files.sha256_of(path)}
+    content = files.content_of(run.id, asked.format)
+    made = {"rows": rows, "bytes": content.size_bytes, "sha256": files.sha256_of(content)}
     file_until = datetime.now(UTC) + FILE_KEPT
     with transaction.atomic():
         turn.finish({**made, "file_until": file_until.isoformat(timespec="seconds")}, done=run.total)

@@ -23,19 +23,17 @@ _SHAPED_BYTES = 4 * 1024 * 1024
 
 def write_part(report_id: int, number: int, rows: Any) -> None:
     """Write an Arrow table as a part, whole or not at all."""
-    part = files.part_of(report_id, number)
-    written = part.with_suffix(".arrow-new")
-    with pa.OSFile(str(written), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+    draft = files.draft_of(report_id, files.part_name(number))
+    with pa.OSFile(str(draft), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
         writer.write_table(rows, max_chunksize=BATCH_ROWS)
-    files.put_in_place(written, part)
+    files.put(report_id, draft)
 
 
 def make_file(report_id: int, asked: AskedReport, parts: int) -> Iterator[int]:
     """Make the file of the parts; yield how many rows are written, now and then and at the end."""
-    path = files.file_of(report_id, asked.format)
-    written = path.with_name(f"new-{path.name}")
+    draft = files.draft_of(report_id, files.name_of(asked.format))
     schema, batches = _content(report_id, asked, parts)
-    writer, rows = writer_of(asked.format, schema, asked.time_zone, written), 0
+    writer, rows = writer_of(asked.format, schema, asked.time_zone, draft), 0
     try:
         with ThreadPoolExecutor(_SHAPED_AHEAD, "report") as pool:
             for shaped, count in _shaped(pool, writer, batches):
@@ -44,7 +42,7 @@ def make_file(report_id: int, asked: AskedReport, parts: int) -> Iterator[int]:
                 yield rows
     finally:
         writer.close()
-    files.put_in_place(written, path)
+    files.put(report_id, draft)
     yield rows
 
 
@@ -71,7 +69,7 @@ def _content(report_id: int, asked: AskedReport, parts: int) -> tuple[Schema, It
 
 
 def _part(report_id: int, number: int) -> Iterator[Any]:
-    with pa.OSFile(str(files.part_of(report_id, number)), "rb") as source, pa.ipc.open_file(source) as reader:
+    with files.open_part(report_id, number) as source, pa.ipc.open_file(source) as reader:
         for place in range(reader.num_record_batches):
             yield from _sized(reader.get_batch(place))
 

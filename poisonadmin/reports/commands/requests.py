@@ -2,11 +2,11 @@
 
 import platform
 from datetime import timedelta
-from pathlib import Path
 
+from poisonadmin.archive.commands.ownership import require_own_archive
 from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import PoisonAdminError, first_line
 from poisonadmin.core.domain.exports import FileFormat
 from poisonadmin.core.queries.rows import QueryTooExpensive, StoredBytes, fetch_values
 from poisonadmin.reports.commands import files
@@ -56,16 +56,16 @@ class ReportOver(PoisonAdminError):
 
 
 class ReportElsewhere(PoisonAdminError):
-    """Raised when a report has a file, and this machine has it not."""
+    """Raised when a report has a file, and it is not where this machine has the archive."""
 
     code = "report_elsewhere"
     status = 503
 
-    def __init__(self, report_id: int, path: Path) -> None:
+    def __init__(self, report_id: int, error: OSError) -> None:
         worker = fetch_values(_MADE_BY, [report_id])[0]
         super().__init__(
-            f"{worker} made the file of report {report_id}, and {platform.node()}, which answers, has no {path}: "
-            "the web process and the worker need the same POISONADMIN_HOME."
+            f"{worker} made the file of report {report_id}, and {platform.node()}, which answers, does not reach it "
+            f"({first_line(error)}): the web process and the worker need the same POISONADMIN_ARCHIVE."
         )
 
 
@@ -127,14 +127,15 @@ def download_of(report_id: int, *, principal: Principal) -> tuple[StoredBytes, s
     Errors: `NotAllowed`, `NotFound`, `ReportOver`, `ReportElsewhere`.
     """
     row = get_report(report_id, principal=principal)
-    path = files.file_of(report_id, FileFormat(row.asked["format"]))
     if row.result is None or not row.has_file:
         raise ReportOver(f"The report {report_id} is {row.state} and has no file to download.")
-    if not path.exists():
-        raise ReportElsewhere(report_id, path)
+    try:
+        content = files.content_of(report_id, FileFormat(row.asked["format"]))
+    except OSError as error:
+        raise ReportElsewhere(report_id, error) from error
     details = {**audited(row.asked), "rows": row.result.rows, "sha256": row.result.sha256}
     audit.record(principal.name, "report.downloaded", "report", str(report_id), details=details)
-    return files.content_of(path), f"{row.kind}-{report_id}.{row.asked['format']}"
+    return content, f"{row.kind}-{report_id}.{row.asked['format']}"
 
 
 def remove_expired_files() -> list[int]:
@@ -142,10 +143,14 @@ def remove_expired_files() -> list[int]:
 
     Killed at any line, the next run removes what is left: files go by the states of their reports.
     """
-    root = files.directory_of(0).parent
     # Listed before their reports are asked for: one that is made meanwhile is not among them.
-    found = [int(one.name) for one in root.iterdir() if one.name.isdecimal()] if root.is_dir() else []
-    removed = sorted(set(found) - set(fetch_values(_WITH_FILES, [found])))
+    if removed := without_report(files.with_files()):
+        require_own_archive()
     for report_id in removed:
         files.remove(report_id)
     return removed
+
+
+def without_report(found: list[int]) -> list[int]:
+    """Return those that are no report with a file, or with one that is made."""
+    return sorted(set(found) - set(fetch_values(_WITH_FILES, [found])))

@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -12,17 +12,22 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from poisonadmin.archive.commands.ownership import MARKER, archive_id
-from poisonadmin.core.domain.archive_place import manifest_path
+from poisonadmin.archive.commands.ownership import MARKER, archive_id, is_foreign
+from poisonadmin.core.domain.archive_place import manifest_path, within
+from poisonadmin.core.domain.exports import FileFormat
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows
 from poisonadmin.embedded.placement import postgres_programs
 from poisonadmin.embedded.processes import EmbeddedError
 from poisonadmin.messages.queries.archived_index import archive_file_system
-from poisonadmin.reports.commands.files import REPORTS
+from poisonadmin.reports.commands.files import REPORTS, draft_of, name_of, put, remove_drafts, with_files
 from poisonadmin.store.roles import as_owner
 
 DATABASE, ARCHIVE = "database", "archive"
+_REPORTS = """
+SELECT coalesce(former_id, id), params -> 'asked' ->> 'format' FROM run
+WHERE kind = 'report' AND state = 'succeeded' AND coalesce(former_id, id) = ANY(%s)
+"""
 _FILES = "SELECT path, run_id FROM archive_file WHERE is_current ORDER BY id"
 
 
@@ -47,7 +52,7 @@ def back_up(place: Path, *, with_archive: bool) -> str:
             files = fetch_rows(_FILES)
             if with_archive and files:
                 _copy_archive(dict(files), draft / ARCHIVE)
-        reports = _copy_reports(settings.HOME / REPORTS, draft / REPORTS)
+        reports = _copy_reports(draft)
         draft.rename(place)
     except OSError as error:
         raise BackupFailed(str(error)) from error
@@ -81,7 +86,7 @@ def bring_back(place: Path) -> str:
             # Statistics are not in the file, and the claims of a large backlog are planned by them.
             cursor.execute("ANALYZE")
     call_command("migrate", interactive=False, verbosity=0)
-    reports = _copy_reports(place / REPORTS, settings.HOME / REPORTS)
+    reports = _put_reports(place / REPORTS)
     where, begin = archive_file_system(settings.ARCHIVE)
     known = [f"{begin.rstrip('/')}/{path}" for path, _ in fetch_rows(_FILES)]
     missing = sum(one.size is None for one in where.get_file_info(known))
@@ -105,19 +110,23 @@ def _archive_at_rest() -> Iterator[None]:
 
 
 def _copy_archive(files: dict[str, int], target: Path) -> None:
+    for path in [MARKER, *map(manifest_path, sorted(set(files.values()))), *files]:
+        try:
+            _copy_file(path, target)
+        except FileNotFoundError as error:
+            if path in files:
+                where = within(settings.ARCHIVE, path)
+                raise BackupFailed(f"the archive has no file {where}: see `manage.py verify_archive`") from error
+
+
+def _copy_file(path: str, target: Path) -> None:
+    """Copy a file of the archive's place. Errors: `FileNotFoundError`."""
     from pyarrow import fs
 
     where, begin = archive_file_system(settings.ARCHIVE)
-    for path in [MARKER, *map(manifest_path, sorted(set(files.values()))), *files]:
-        (target / path).parent.mkdir(parents=True, exist_ok=True)
-        full = f"{begin.rstrip('/')}/{path}"
-        try:
-            fs.copy_files(
-                full, str(target / path), source_filesystem=where, destination_filesystem=fs.LocalFileSystem()
-            )
-        except FileNotFoundError as error:
-            if path in files:
-                raise BackupFailed(f"the archive has no file {full}: see `manage.py verify_archive`") from error
+    (target / path).parent.mkdir(parents=True, exist_ok=True)
+    full = f"{begin.rstrip('/')}/{path}"
+    fs.copy_files(full, str(target / path), source_filesystem=where, destination_filesystem=fs.LocalFileSystem())
 
 
 def _put_archive(source: Path) -> None:
@@ -132,13 +141,25 @@ def _put_archive(source: Path) -> None:
     fs.copy_files(str(source), begin, source_filesystem=fs.LocalFileSystem(), destination_filesystem=where)
 
 
-def _copy_reports(source: Path, target: Path) -> int:
+def _copy_reports(target: Path) -> int:
     """Copy the files of reports, and nothing of those that are not finished; return how many."""
-    finished = list(source.glob("*/report.*"))
-    for file in finished:
-        (target / file.parent.name).mkdir(mode=0o700, parents=True, exist_ok=True)
-        shutil.copy2(file, target / file.parent.name)
-    return len(finished)
+    copied = 0
+    for report_id, written_as in fetch_rows(_REPORTS, [with_files()]):
+        # One that expires meanwhile is gone.
+        with suppress(FileNotFoundError):
+            _copy_file(f"{REPORTS}/{report_id}/{name_of(FileFormat(written_as))}", target)
+            copied += 1
+    return copied
+
+
+def _put_reports(source: Path) -> int:
+    """Put the files of reports where the archive is, if that is not another installation's; return how many."""
+    files = [] if is_foreign() else list(source.glob("*/report.*"))
+    for file in files:
+        report_id = int(file.parent.name)
+        put(report_id, Path(shutil.copyfile(file, draft_of(report_id, file.name))))
+        remove_drafts(report_id)
+    return len(files)
 
 
 def _private(path: str, flags: int) -> int:
