@@ -73,7 +73,7 @@ class Stack:
         wait_for_health("postgres", "valkey")
         self.compose("up", "--detach", "--no-build", "--no-deps", "prepare")
         if podman("wait", container("prepare")).output != "0":
-            raise Failed(run("sh", "-c", f"podman logs {container('prepare')} 2>&1").output)
+            raise Failed(logs_of("prepare"))
         self.compose("up", "--detach", "--no-build", "--no-deps", *WORKERS)
         until(partial(answers, "exec", container("web"), *READY), "ready")
         wait_for_health(*WORKERS)
@@ -95,6 +95,11 @@ READY = ("python", "-c", 'import urllib.request; urllib.request.urlopen("http://
 def container(service: str) -> str:
     """Return the name of a service's container."""
     return f"poisonadmin_{service}_1"
+
+
+def logs_of(service: str) -> str:
+    """Return what a service has said."""
+    return run("sh", "-c", f"podman logs --timestamps {container(service)} 2>&1").output
 
 
 def answers(*command: str) -> bool:
@@ -189,7 +194,7 @@ def stop(measured: list[tuple[str, str]]) -> None:
         code = podman("inspect", "--format", "{{.State.ExitCode}}", container(service)).output
         measured.append((f"{service} stops", f"{seconds:.1f} s, exit code {code}"))
         if seconds > STOP_SECONDS or code not in CLEAN_EXITS:
-            raise Failed(f"{service} took {seconds:.1f} s to stop, and ended with {code}.")
+            raise Failed(f"{logs_of(service)}\n{service} took {seconds:.1f} s to stop, and ended with {code}.")
 
 
 if __name__ == "__main__":

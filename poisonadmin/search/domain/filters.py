@@ -105,7 +105,8 @@ def _word(token: Token) -> SearchWord:
     if word is None:
         raise InvalidFilter(
             "q",
-            f"{token.text!r}: there is no field {token.field!r}. Fields are {', '.join(shown_words(in_box=True))}; "
+            f"{token.text!r}: there is no field {token.field!r}. A business key is key.{token.field}, a header "
+            f"header.{token.field}. Fields are {', '.join(shown_words(in_box=True))}; "
             "put quotation marks around a text that holds a colon.",
         )
     return word
