@@ -35,11 +35,6 @@ RUN --mount=type=secret,id=authorities \
         --output-reproducible --output-file python.cdx.json
 
 FROM python:3.11.14-slim
-# Spark's scripts use ps.
-RUN apt-get update \
-    && apt-get install --yes --no-install-recommends procps \
-    && rm -rf /var/lib/apt/lists/* \
-    && useradd --system --user-group --home-dir /var/lib/poisonadmin --create-home poisonadmin
 WORKDIR /app
 ENV JAVA_HOME=/opt/java \
     PATH=/opt/poisonadmin/bin:$PATH \
@@ -49,21 +44,20 @@ ENV JAVA_HOME=/opt/java \
     PYSPARK_PYTHON=/opt/poisonadmin/bin/python \
     PYTHONPATH=/app \
     PYTHONUNBUFFERED=1
+# Spark's scripts use ps.
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends procps \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --system --user-group --home-dir /var/lib/poisonadmin --create-home poisonadmin
 COPY --from=packages /opt/poisonadmin /opt/poisonadmin
-COPY --from=assets /app/node_modules node_modules
-COPY --from=assets /app/node.cdx.json bill/
-COPY --from=bill /app/python.cdx.json bill/
-COPY manage.py ./
-COPY poisonadmin poisonadmin
-COPY workers workers
-COPY templates templates
-COPY static static
-COPY docs/use docs/use
-COPY docs/operate docs/operate
-# The Java of the lock file, which also `make up` takes where a machine has none.
+COPY --from=assets /app ./
+COPY --from=bill /app/python.cdx.json ./
+# What .dockerignore lets through.
+COPY . .
+# The Java of the lock file, which also `make up` takes where a machine has none; and the front-end files.
 RUN python -c 'from pathlib import Path; from poisonadmin.embedded.java import java_home; java_home(Path("/opt"), {})' \
     && DATABASE_URL=postgresql://nobody@localhost/none python manage.py collectstatic --no-input --verbosity 0 \
-    && rm /var/lib/poisonadmin/secret-key
+    && rm -f /var/lib/poisonadmin/secret-key
 USER poisonadmin
 EXPOSE 8000
 # Of the web process; the compose file says what tells the health of the others.

@@ -14,6 +14,8 @@ STOPPED_SECONDS = 15
 # A worker takes ticks again so soon after Valkey has come back.
 BACK_SECONDS = 5
 PROMPT_SECONDS = 10
+ASKED_BY_READYZ = ("postgres", "valkey")
+READY_SECONDS = 2
 SERVICES = ("postgres", "valkey", "web", "io", "beat", "spark-batch", "spark-redelivery", "JVM")
 
 
@@ -25,6 +27,8 @@ def stopped_twice(name: str) -> Callable[[Scene], str]:
             victims = processes_of(scene, name)
             for victim in victims:
                 kill(scene.installation, victim, signal.SIGSTOP)
+            if name in ASKED_BY_READYZ:
+                assert scene.installation.ask("GET", "/readyz", seconds=READY_SECONDS).status == 503
             time.sleep(STOPPED_SECONDS)
             for victim in victims:
                 kill(scene.installation, victim, signal.SIGCONT)

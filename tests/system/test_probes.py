@@ -1,5 +1,6 @@
 """Probes at the root."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from django.conf import LazySettings
 from django.db import connection
 from django.test import Client
 
+from poisonadmin.system.api import probes
 from tests.fixtures.api import Caller
 
 
@@ -15,7 +17,7 @@ def test_healthz_asks_nothing_of_the_database() -> None:
     assert Client().get("/healthz").json() == {"status": "ok"}
 
 
-def test_readyz_asks_the_database_and_the_queue(db: None) -> None:
+def test_readyz_asks_the_database_and_the_queue(transactional_db: None) -> None:
     answer = Client().get("/readyz")
     assert (answer.status_code, answer.json()["checks"]) == (200, {"database": "ok", "queue": "ok", "workers": "ok"})
 
@@ -29,7 +31,7 @@ def silent(name: str, seconds: int) -> None:
         )
 
 
-def test_readyz_is_503_when_no_worker_of_a_kind_takes_ticks(db: None) -> None:
+def test_readyz_is_503_when_no_worker_of_a_kind_takes_ticks(transactional_db: None) -> None:
     silent("spark-redelivery@a", 215)
     silent("spark-redelivery@b", 1)
     assert Client().get("/readyz").status_code == 200
@@ -37,17 +39,33 @@ def test_readyz_is_503_when_no_worker_of_a_kind_takes_ticks(db: None) -> None:
     answer = Client().get("/readyz")
     assert (answer.status_code, answer.json()["checks"]["workers"]) == (503, "io has taken no tick for 31 s")
     assert Client().get("/readyz?for=web").status_code == 200
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE worker SET heartbeat_at = now() - interval '45 s'")
+    said = Client().get("/readyz").json()["checks"]["workers"]
+    assert said == "no worker has taken a tick for 45 s: see whether the beat runs"
 
 
-def test_readyz_is_503_without_the_queue(db: None, settings: LazySettings) -> None:
+def test_readyz_waits_for_no_check_that_hangs(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here the check itself hangs; `tests/faults/f18_stopped.py` freezes the server."""
+    goes_on = threading.Event()
+    monkeypatch.setattr(probes, "_database", lambda: str(goes_on.wait(30)))
+    for _ in range(3):
+        answer = Client().get("/readyz")
+        assert not probes._checks["database"].ready()
+        assert (answer.status_code, answer.json()["checks"]["database"]) == (503, "does not answer within 1.5 s")
+    goes_on.set()
+    assert Client().get("/readyz").json()["checks"]["database"] == "True"
+
+
+def test_readyz_is_503_without_the_queue(transactional_db: None, settings: LazySettings) -> None:
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     answer = Client().get("/readyz")
     assert (answer.status_code, answer.json()["checks"]["queue"]) == (503, "does not answer")
 
 
-def test_readyz_is_503_on_tables_of_another_version(db: None) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM django_migrations WHERE app = 'store' AND name = '0001_schema'")
+def test_readyz_is_503_on_tables_of_another_version(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = probes._migrations()
+    monkeypatch.setattr(probes, "_migrations", lambda: known | {("store", "9999_next")})
     answer = Client().get("/readyz")
     assert (answer.status_code, answer.json()["checks"]["database"]) == (503, "1 migrations are not applied")
 

@@ -23,9 +23,9 @@ SHARED_SECRET = "two-machines-share-this-key-of-theirs-32"
 
 
 class SecondMachine(Installation):
-    """One with a host name of its own, as a container has it: by it a worker knows its machine."""
+    """One with a host name of its own, as a container has it: by it a worker knows its machine. Java looks it up."""
 
-    prefix = ("unshare", "--uts", "sh", "-c", 'hostname second && exec "$@"', "sh")
+    prefix = ("unshare", "--uts", "sh", "-c", 'hostname localhost && exec "$@"', "sh")
 
 
 def refuses_some(request: Request) -> Answer:
@@ -47,7 +47,7 @@ def machines(tmp_path: Path, trained_server: ConnectServer) -> Iterator[tuple[In
         running.callback(first.stop)
         first.until_ready()
         services = {name: secret_setting(first.environment, name) for name in (DATABASE_URL, REDIS_URL)}
-        services["MIGRATION_DATABASE_URL"] = (homes[0] / "migration-database-url").read_text()
+        services["MIGRATION_DATABASE_URL"] = (homes[0] / "secrets" / "migration-database-url").read_text()
         shutil.copy(homes[0] / "admin-token", homes[1])
         second = SecondMachine(homes[1], **own, **services)
         running.callback(second.stop)
@@ -56,7 +56,7 @@ def machines(tmp_path: Path, trained_server: ConnectServer) -> Iterator[tuple[In
         yield first, second
 
 
-_BATCH_WORKERS = "SELECT FROM worker WHERE name LIKE 'spark-batch@%' AND heartbeat_at > now() - interval '3 s'"
+_BATCH_WORKERS = "SELECT FROM worker WHERE name LIKE 'spark-batch@%' AND heartbeat_at > now() - interval '30 s'"
 
 
 def reported(machine: Installation, written_as: str) -> Any:

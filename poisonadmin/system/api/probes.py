@@ -1,13 +1,17 @@
 """Probes for machines, at the root: liveness, readiness and metrics.
 
 `/healthz` says that the process answers and asks nothing of anyone. `/readyz` says that the database is there with this
-version's tables, the queue too, and that workers take ticks; `/readyz?for=web` leaves the workers out. `/metrics`
-counts; it needs a token or session with `read`, or a caller on this machine that no proxy speaks for.
+version's tables, the queue too, and that workers take ticks, within two seconds whatever hangs; `/readyz?for=web`
+leaves the workers out. `/metrics` counts; it needs a token or session with `read`, or a caller on this machine that no
+proxy speaks for.
 """
 
+import multiprocessing
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from functools import lru_cache
+from multiprocessing.pool import AsyncResult, ThreadPool
 
 import redis
 from django.conf import settings
@@ -47,6 +51,7 @@ LOOPBACK = frozenset({"127.0.0.1", "::1"})
 # What proxies add to a request, whichever of it they are told to add.
 _OF_A_PROXY = re.compile(r"forwarded|via|x-real-ip|x-(forwarded|original|client|envoy|cluster)-.*", re.IGNORECASE)
 QUEUE_SECONDS = 1.0
+ANSWER_SECONDS = 1.5
 OK = "ok"
 
 
@@ -101,9 +106,12 @@ def healthz(request: HttpRequest) -> HttpResponse:
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
     """Answer 200 when requests can be served, 503 with what is missing otherwise."""
-    checks = {"database": _database(), "queue": _queue()}
+    asked = {"database": _database, "queue": _queue}
     if request.GET.get("for") != "web":
-        checks["workers"] = _workers()
+        asked["workers"] = _workers
+    begun = {name: _begun(name, check) for name, check in asked.items()}
+    until = time.monotonic() + ANSWER_SECONDS
+    checks = {name: _answer(check, until) for name, check in begun.items()}
     is_ready = all(state == OK for state in checks.values())
     return JsonResponse({"status": OK if is_ready else "not ready", "checks": checks}, status=200 if is_ready else 503)
 
@@ -118,6 +126,36 @@ def metrics(request: HttpRequest) -> HttpResponse:
         return HttpResponse(_exposition(), content_type=CONTENT_TYPE_LATEST)
     except (DatabaseError, PoolTimeout):
         return plain_problem(request, status=503, code="unavailable", detail="The database does not answer.")
+
+
+@lru_cache(maxsize=1)
+def _threads() -> ThreadPool:
+    return ThreadPool(3)
+
+
+# The latest of each name. One that hangs is waited for again, so no more than these hang at once.
+_checks: dict[str, "AsyncResult[str]"] = {}
+
+
+def _begun(name: str, check: Callable[[], str]) -> "AsyncResult[str]":
+    found = _checks.get(name)
+    if found is None or found.ready():
+        found = _checks[name] = _threads().apply_async(_of_a_thread, [check])
+    return found
+
+
+def _of_a_thread(check: Callable[[], str]) -> str:
+    try:
+        return check()
+    finally:
+        connection.close()
+
+
+def _answer(check: "AsyncResult[str]", until: float) -> str:
+    try:
+        return check.get(max(until - time.monotonic(), 0))
+    except multiprocessing.TimeoutError:
+        return f"does not answer within {ANSWER_SECONDS} s"
 
 
 def _database() -> str:
@@ -150,7 +188,13 @@ def _workers() -> str:
         silent = silent_kinds()
     except (DatabaseError, PoolTimeout):
         return "are not known without the database"
-    return ", ".join(f"{kind} has taken no tick for {seconds:.0f} s" for kind, seconds in silent.items()) or OK
+    return ", ".join(_silence(kind, seconds) for kind, seconds in silent.items()) or OK
+
+
+def _silence(kind: str, seconds: float) -> str:
+    if kind:
+        return f"{kind} has taken no tick for {seconds:.0f} s"
+    return f"no worker has taken a tick for {seconds:.0f} s: see whether the beat runs"
 
 
 def _may_see_metrics(request: HttpRequest) -> bool:

@@ -112,7 +112,8 @@ def _sign_offs(principal: Principal) -> Iterator[Need]:
 
 def _workers(principal: Principal) -> Iterator[Need]:
     for kind, seconds in silent_kinds().items() if principal.sees_everything else ():
-        words = f"No {kind} worker has been seen for {int(seconds // 60) or 1} min"
+        who = f"No {kind} worker" if kind else "No worker"
+        words = f"{who} has been seen for {int(seconds // 60) or 1} min"
         yield Need(words, reverse("nodes"), "Open the workers")
 
 

@@ -178,12 +178,16 @@ def worker_silences() -> list[tuple[str, float]]:
 
 
 def silent_kinds() -> dict[str, float]:
-    """Return the kinds of which no worker takes ticks any more, and for how many seconds none has."""
+    """Return the kinds of which no worker takes ticks any more, and for how many seconds none has.
+
+    Where no worker at all does, the kind is empty: it is the beat that sends them.
+    """
     kinds: dict[str, float] = {}
     for name, seconds in worker_silences():
         kind = name.partition("@")[0]
         kinds[kind] = min(seconds, kinds.get(kind, seconds))
-    return {kind: seconds for kind, seconds in kinds.items() if seconds > SILENT_WORKER_SECONDS}
+    silent = {kind: seconds for kind, seconds in kinds.items() if seconds > SILENT_WORKER_SECONDS}
+    return {"": min(silent.values())} if len(silent) == len(kinds) > 1 else silent
 
 
 def recent_jobs() -> list[tuple[Any, ...]]:
