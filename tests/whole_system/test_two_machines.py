@@ -18,7 +18,8 @@ from tests.whole_system.consumer import Answer, Request, consuming
 from tests.whole_system.http_destination import HttpDestination
 from tests.whole_system.installation import Installation, until
 
-FORMATS = ("csv", "json", "ndjson", "parquet", "xlsx")
+# Few rows as JSON are answered at once.
+FORMATS = ("csv", "ndjson", "parquet", "xlsx")
 SHARED_SECRET = "two-machines-share-this-key-of-theirs-32"
 
 
@@ -83,7 +84,6 @@ def test_what_one_machine_made_the_other_one_has(machines: tuple[Installation, I
     assert {arrival.message_id for arrival in consumer.arrivals} == {*delivered, *refused}
 
     # Reports: whichever worker made them, whichever web process is asked.
-    made: dict[str, str] = {}
     for n in range(40):
         report = reported(machines[n % 2], FORMATS[n % len(FORMATS)])
         assert (report["state"], report["error"], report["result"]["rows"]) == ("succeeded", None, len(refused))
@@ -91,10 +91,11 @@ def test_what_one_machine_made_the_other_one_has(machines: tuple[Installation, I
             content = machine.ask("GET", f"reports/{report['id']}/download/")
             assert content.status == 200, content.body[:500]
             assert hashlib.sha256(content.body).hexdigest() == report["result"]["sha256"]
-        made[report["worker"]] = report["format"]
-        if len(made) == 2 and n >= len(FORMATS):
+        made_by = first.rows("SELECT DISTINCT worker FROM run WHERE kind = 'report'")
+        if len(made_by) == 2 and n >= len(FORMATS):
             break
-    assert len(made) == 2, made
+    else:
+        pytest.fail(f"only {made_by} made reports")
     for machine in machines:
         assert not [*(machine.home / "drafts").glob("*")]
         assert not (machine.home / "reports").exists()
@@ -110,6 +111,6 @@ def test_what_one_machine_made_the_other_one_has(machines: tuple[Installation, I
         assert machine.get("archive/messages/")["count"] == len(delivered)
         assert machine.get(f"messages/{delivered[0]}/")["archived"] is True
         assert machine.ask("GET", f"messages/{delivered[0]}/payload/").body == b"taken 0"
-    search = f"searches/{first.post('searches/', {'q': 'payload:taken archived:yes'})['id']}/"
+    search = f"searches/{first.post('searches/', {'q': 'payload:taken'})['id']}/"
     until(lambda: second.get(search)["ended_at"], 120)
     assert second.get(search)["result"]["hits"] == len(delivered)
