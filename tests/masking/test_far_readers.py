@@ -19,7 +19,6 @@ from poisonadmin.comparisons.queries.comparisons import get_comparison
 from poisonadmin.core.commands.authentication import principal_of_user
 from poisonadmin.core.domain.access import SYSTEM, Principal, Role
 from poisonadmin.core.domain.exports import FileFormat
-from poisonadmin.reports.commands import files
 from poisonadmin.search.deep.commands.requests import request_search
 from poisonadmin.search.deep.commands.searching import Searching
 from poisonadmin.store.models.archive import ArchivedMessage
@@ -31,7 +30,7 @@ from tests.fixtures.decisions import mark_fail
 from tests.fixtures.pages import dead_letter
 from tests.masking.planted import ADDRESS, BODY, CANARY, HEADERS, LETTER, mask, plant
 from tests.masking.test_canary import REPORT
-from tests.reports.conftest import Make, file_of, home, make, read  # noqa: F401  (fixtures)
+from tests.reports.conftest import Make, file_of, home, make, read, stored  # noqa: F401  (fixtures)
 from tests.searches.plain import search_due
 from workers.spark.jobs.compare import compare
 from workers.spark.jobs.search import find
@@ -88,7 +87,7 @@ def test_a_file_of_a_report_is_masked(make: Make, written_as: str) -> None:  # n
     for role, is_clear in ((Role.ADMIN, True), (Role.OPERATOR, False)):
         row = make("failures", principal=reader(role), columns=columns, filter=asked_filter, format=written_as)
         assert file_of(row).rows == 3
-        content = content_of(files.file_of(row.id, FileFormat(written_as)))
+        content = content_of(stored(row.id, FileFormat(written_as)))
         assert (CANARY in content) is is_clear, role
         assert ("[masked:" in content) is not is_clear, role
 
@@ -143,7 +142,7 @@ def test_what_is_archived_is_masked_where_it_was_and_not_found_by_what_is_masked
             "failures", principal=reader(role), columns=columns, filter={"message_id": message_ids(ids)}, format="xlsx"
         )
         assert file_of(row).rows == 2
-        content = content_of(files.file_of(row.id, FileFormat.XLSX))
+        content = content_of(stored(row.id, FileFormat.XLSX))
         assert (CANARY in content) is is_clear, role
         for path in (
             *(f"messages/{one}/{part}" for one in ids for part in ("", "payload/", "attempts/")),

@@ -8,6 +8,7 @@ from django.test import Client
 from poisonadmin.store.models.run import LongRun
 from tests.fixtures.delivery import enqueue
 from tests.fixtures.pages import html_of
+from tests.masking.planted import mask
 from tests.searches.plain import PLAIN, search_due
 
 pytestmark = pytest.mark.django_db
@@ -77,3 +78,16 @@ def test_others_hits_are_not_shown(operator_browser: Client, browser_of: Callabl
     search_due(PLAIN)
     page = html_of(browser_of("outsider").get(LINK))
     assert "hit" not in text_of(page).partition("<main")[2]
+
+
+def test_hits_from_before_a_masking_rule_are_not_shown(operator_browser: Client) -> None:
+    enqueue(payload={"customer": "customer-77"})
+    operator_browser.post("/triage/searches/", {"query": LINK.partition("?")[2]})
+    search_due(PLAIN)
+    assert "1 hit" in text_of(html_of(operator_browser.get(LINK)))
+    mask("orders.#", "admin", json_path="$.customer")
+    page = html_of(operator_browser.get(LINK))
+    assert ("1 hit" in text_of(page), "Search payloads" in page) == (False, True)
+    operator_browser.post("/triage/searches/", {"query": LINK.partition("?")[2]})
+    search_due(PLAIN)
+    assert "0 hits" in text_of(html_of(operator_browser.get(LINK)))

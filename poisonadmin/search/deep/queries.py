@@ -13,7 +13,7 @@ from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.masking import clear_of_masks, masked, masks_of
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, window
-from poisonadmin.core.queries.rows import bounded, fetch
+from poisonadmin.core.queries.rows import bounded, fetch, fetch_values
 from poisonadmin.core.queries.scope import scope_condition
 from poisonadmin.core.queries.sql import Sql, all_of
 from poisonadmin.messages.queries.message_rows import COLUMNS, JOINS, MessageRow
@@ -80,6 +80,7 @@ _LIVE = partial(
          JOIN address a ON a.id = m.address_id
     WHERE hit.search_id = {id} AND hit.archived IS NULL AND {scope} ORDER BY hit.message_id DESC LIMIT {limit}""",
 )
+_MASKED_SINCE = "SELECT 1 FROM masking_rule WHERE updated_at > %s LIMIT 1"
 _KEY = Key(("m.id",), (int,))
 
 
@@ -138,10 +139,15 @@ def get_search(search_id: int, *, principal: Principal) -> SearchRow:
 
 
 def latest_search(message_filter: Mapping[str, Sequence[str]], *, principal: Principal) -> SearchRow | None:
-    """Return the newest search of one's own for the same filter, made in the same scope; None for none."""
+    """Return the newest search of one's own for the same filter, made in the same scope; None for none.
+
+    One from before the masks of today does not count: its hits may hold what is masked now.
+    """
     asked = {name: list(texts) for name, texts in message_filter.items()}
     run = latest_run(KindName.SEARCH, {"filter": asked}, of=principal)
-    return None if run is None else _row(run)
+    if run is None or (masks_of(principal) and fetch_values(_MASKED_SINCE, [run.created_at])):
+        return None
+    return _row(run)
 
 
 def _row(run: StoredRun) -> SearchRow:
