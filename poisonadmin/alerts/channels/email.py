@@ -83,5 +83,5 @@ def _domain(sender: str) -> str:
     return sender.rpartition("@")[2].strip(" >") or "localhost"
 
 
-_WORDS = "E-mail" if settings.EMAIL_HOST else "E-mail (this installation sends none)"
-EMAIL = AlertChannel(_WORDS, "mail addresses, one a line", check, send, is_signed=False, gathers_seconds=60)
+_NONE = "" if settings.EMAIL_HOST else " (this installation sends none)"
+EMAIL = AlertChannel("E-mail" + _NONE, "mail addresses, one a line", check, send, is_signed=False, gathers_seconds=60)
