@@ -45,7 +45,7 @@ assets: $(ASSETS) ## Install the locked front-end files
 .PHONY: programs
 programs: install ## Install Chromium and RabbitMQ, which tests need, where they are missing and we may
 	@$(BIN)/python tests/browser/ensure_chromium.py
-	@$(BIN)/python tests/brokers/ensure_rabbitmq.py
+	@$(BIN)/python -m tests.brokers.ensure_rabbitmq
 
 .PHONY: test
 test: assets programs ## Run the test suite in four processes; ARGS='-k claim' chooses, ARGS='-n 0' needs one
@@ -56,6 +56,7 @@ test-long: install assets ## Run the tests that take long by their nature: fault
 	@$(BIN)/python tests/browser/ensure_chromium.py
 	@$(BIN)/python -m tests.archive.ensure_s3
 	@$(BIN)/python -m tests.system.ensure_keycloak
+	@$(BIN)/python -m tests.system.ensure_pgbouncer
 	@# To collect all the others as well takes four times as long.
 	$(BIN)/python -m pytest -n 2 -m long $$(grep -rl --include='test_*.py' --exclude-dir=brokers 'mark\.long' tests) $(ARGS)
 

@@ -30,7 +30,7 @@ from django.conf import settings
 from poisonadmin.core.commands.locks import Tick, single_flight
 from poisonadmin.core.domain.errors import first_line
 from poisonadmin.core.domain.secret_settings import database_url
-from poisonadmin.store.schema import SchemaMismatch, check_schema
+from poisonadmin.store.schema import UnusableDatabase, check_schema
 from workers.heartbeat import WorkerHeartbeat, end_when_stalled, ticks
 
 IO = "io"
@@ -192,6 +192,6 @@ def _show_life(**_: Any) -> None:
 def _check_schema(**_: object) -> None:
     try:
         check_schema()
-    except SchemaMismatch as error:
+    except UnusableDatabase as error:
         # Celery writes an error of a signal's receiver down and goes on.
         raise SystemExit(f"not started: {error}") from None

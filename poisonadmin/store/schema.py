@@ -2,11 +2,12 @@
 
 import logging
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 from django.conf import settings
 from django.core import checks
 from django.core.checks import CheckMessage, Error, Tags, register
-from django.db import DatabaseError, OperationalError, connection
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, OperationalError, connection, connections
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
@@ -16,19 +17,22 @@ log = logging.getLogger(__name__)
 LAST_FORMER = "0043_age_names"
 
 
-class SchemaMismatch(RuntimeError):
-    """Raised at start when migrations are missing, or when the database has some that this code does not know."""
+class UnusableDatabase(RuntimeError):
+    """Raised at start when migrations are missing, when the database has some that this code does not know, or when it
+    gives no sessions."""
 
 
 def check_schema() -> None:
     """Do nothing when code and schema fit; a database that is away is left to answer later.
 
     Every process calls this at its start, so the log says here which variables are no settings. Errors:
-    `SchemaMismatch`, naming the migrations.
+    `UnusableDatabase`, naming the migrations.
     """
     for text in settings.UNKNOWN_VARIABLES:
         log.warning(text)
     try:
+        if not has_sessions():
+            raise UnusableDatabase(f"{_NO_SESSIONS} {_SESSION_HINT}")
         applied = set(MigrationRecorder(connection).applied_migrations())
     except OperationalError as error:
         log.warning("the schema was not checked: %s", str(error).splitlines()[0])
@@ -38,14 +42,34 @@ def check_schema() -> None:
     known = set(MigrationLoader(None).disk_migrations)
     unknown = _unknown(applied)
     if unknown and LAST_FORMER not in unknown:
-        raise SchemaMismatch(
+        raise UnusableDatabase(
             f"the database has migrations that this version does not know ({', '.join(unknown)}): "
             "start the newer version, or restore the backup that was made before it"
         )
     if missing := sorted(f"{app}.{name}" for app, name in known - applied):
-        raise SchemaMismatch(
+        raise UnusableDatabase(
             f"the database lacks {len(missing)} migrations ({', '.join(missing[:3])}…): run `manage.py migrate`"
         )
+
+
+_NO_SESSIONS = "The database is behind a pooler that gives each transaction another session."
+_SESSION_HINT = "Set pool_mode = session there, or name the server itself: locks and notifications need sessions."
+
+
+def has_sessions() -> bool:
+    """Return whether each connection has a session of its own, and not one that others use between its transactions.
+
+    A pooler in transaction mode gives two connections that are idle the same one.
+    """
+    with ExitStack() as until_the_end:
+        sessions = set()
+        for _ in range(2):
+            one = connections.create_connection(DEFAULT_DB_ALIAS)
+            until_the_end.callback(one.close)
+            with one.cursor() as cursor:
+                cursor.execute("SELECT pg_backend_pid()")
+                sessions.add(cursor.fetchone())
+    return len(sessions) == 2
 
 
 def _unknown(applied: set[tuple[str, str]]) -> list[str]:
@@ -84,6 +108,16 @@ def check_encoding(databases: Sequence[str] | None = None, **_: object) -> list[
         return []
     hint = "Create it with ENCODING 'UTF8' TEMPLATE template0."
     return [Error(f"The database is in {encoding}, and must be in UTF8.", hint, id="store.E002")]
+
+
+@register(Tags.database)
+def check_sessions(databases: Sequence[str] | None = None, **_: object) -> list[CheckMessage]:
+    """Refuse to migrate through a pooler in transaction mode: others would be left its time-outs and locks."""
+    try:
+        is_usable = not databases or has_sessions()
+    except DatabaseError:
+        return []
+    return [] if is_usable else [Error(_NO_SESSIONS, _SESSION_HINT, id="store.E003")]
 
 
 @register()

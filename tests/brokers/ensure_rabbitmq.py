@@ -1,10 +1,9 @@
 """Finds RabbitMQ for the tests, and installs Debian's where it is missing and we may: run by `make test`."""
 
-import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
+
+from tests.apt import try_to_install
 
 PACKAGE = "rabbitmq-server"
 # Debian's; its command in /usr/sbin insists on a user of its own, this one does not.
@@ -27,14 +26,7 @@ def ensure_rabbitmq() -> None:
     """Install RabbitMQ with apt where it is missing; raise `RabbitMqMissing` when that is not possible either."""
     if any(script.exists() for script in _SCRIPTS):
         return
-    if shutil.which("apt-get"):
-        # As an ordinary user only where sudo asks for nothing: a test run must not wait for a password.
-        rights = [] if os.geteuid() == 0 else ["sudo", "-n", "--preserve-env=DEBIAN_FRONTEND,RUNLEVEL"]
-        if not rights or shutil.which("sudo"):
-            # In run level 1 the package does not start a server of its own: the tests do.
-            quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
-            for command in (["update"], ["install", "--yes", "--no-install-recommends", PACKAGE]):
-                subprocess.run([*rights, "apt-get", "-qq", *command], env=quiet, check=False)
+    try_to_install(PACKAGE)
     rabbitmq_script()
 
 

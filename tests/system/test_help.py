@@ -85,6 +85,6 @@ def test_the_palette_finds_headings_of_help(browser: Client) -> None:
 
 
 def test_the_image_holds_the_documents() -> None:
-    copied = re.findall(r"^COPY (docs/\w+) \1$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
-    assert {f"docs/{name.partition('/')[0]}" for name in documents()} == set(copied)
-    assert {f"!{folder}" for folder in copied} <= set((ROOT / ".dockerignore").read_text().splitlines())
+    assert "\nCOPY . .\n" in (ROOT / "Dockerfile").read_text()
+    folders = {f"!docs/{name.partition('/')[0]}" for name in documents()}
+    assert folders <= set((ROOT / ".dockerignore").read_text().splitlines())

@@ -1,0 +1,19 @@
+"""Packages of Debian's that tests need, installed where they are missing and we may."""
+
+import os
+import shutil
+import subprocess
+
+
+def try_to_install(package: str) -> None:
+    """Install a package with apt, as root or by a sudo that asks for nothing; do nothing where that is not possible."""
+    if shutil.which("apt-get") is None:
+        return
+    # As an ordinary user only where sudo asks for nothing: a test run must not wait for a password.
+    rights = [] if os.geteuid() == 0 else ["sudo", "-n", "--preserve-env=DEBIAN_FRONTEND,RUNLEVEL"]
+    if rights and shutil.which("sudo") is None:
+        return
+    # In run level 1 the package does not start a server of its own: the tests do.
+    quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+    for command in (["update"], ["install", "--yes", "--no-install-recommends", package]):
+        subprocess.run([*rights, "apt-get", "-qq", *command], env=quiet, check=False)
