@@ -38,6 +38,15 @@ class Taking(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_): pass
 http.server.ThreadingHTTPServer(("", 9000), Taking).serve_forever()
 """
+# Ready, with a page and its style sheets.
+_READY = """
+import re, urllib.request
+def read(path):
+    return urllib.request.urlopen("http://127.0.0.1:8000" + path, timeout=5).read().decode()
+read("/readyz")
+sheets = re.findall(r'href="(/static/[^"]+[.]css)"', read("/login/"))
+assert sheets and all(map(read, sheets))
+"""
 # From inside the web container, for there is its token.
 _CALL = """
 import json, sys, urllib.request
@@ -89,7 +98,7 @@ class Stack:
         self.compose("down", "--volumes")
 
 
-READY = ("python", "-c", 'import urllib.request; urllib.request.urlopen("http://127.0.0.1:8000/readyz", timeout=5)')
+READY = ("python", "-c", _READY)
 
 
 def container(service: str) -> str:

