@@ -31,14 +31,13 @@ def check_schema() -> None:
     for text in settings.UNKNOWN_VARIABLES:
         log.warning(text)
     try:
-        if not has_sessions():
-            raise UnusableDatabase(f"{_NO_SESSIONS} {_SESSION_HINT}")
         applied = set(MigrationRecorder(connection).applied_migrations())
     except OperationalError as error:
         log.warning("the schema was not checked: %s", str(error).splitlines()[0])
         return
     finally:
         connection.close()
+    _require_sessions()
     known = set(MigrationLoader(None).disk_migrations)
     unknown = _unknown(applied)
     if unknown and LAST_FORMER not in unknown:
@@ -50,6 +49,16 @@ def check_schema() -> None:
         raise UnusableDatabase(
             f"the database lacks {len(missing)} migrations ({', '.join(missing[:3])}…): run `manage.py migrate`"
         )
+
+
+def _require_sessions() -> None:
+    try:
+        if has_sessions():
+            return
+    except OperationalError as error:
+        log.warning("whether there is a pooler was not checked: %s", str(error).splitlines()[0])
+        return
+    raise UnusableDatabase(f"{_NO_SESSIONS} {_SESSION_HINT}")
 
 
 _NO_SESSIONS = "The database is behind a pooler that gives each transaction another session."

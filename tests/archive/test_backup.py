@@ -6,11 +6,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psycopg
 import pytest
 from django.conf import settings
+from django.db.models.functions import Now
 from psycopg.conninfo import conninfo_to_dict
 
 from poisonadmin.archive.commands.requests import request_archive_run
@@ -33,7 +35,9 @@ def archived(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     """Archive some messages, and have a report with a file and one that is being made."""
     monkeypatch.setattr(settings, "HOME", tmp_path / "home")
     common = {"kind": "report", "params": {"asked": {"format": "csv"}}, "requested_by": "ann", "position": {}}
-    made, unfinished = (LongRun.objects.create(**common, state=state).id for state in ("succeeded", "running"))
+    later = datetime.now(UTC) + timedelta(days=7)
+    done = {"state": "succeeded", "ended_at": Now(), "expires_at": later, "result": {"file_until": later.isoformat()}}
+    made, unfinished = (LongRun.objects.create(**common, **one).id for one in (done, {"state": "running"}))
     for report_id, name in ((made, "report.csv"), (unfinished, "report.csv"), (unfinished, "part-000000.arrow")):
         (draft := files.draft_of(report_id, name)).write_text(name)
         files.put(report_id, draft)

@@ -116,7 +116,7 @@ def answers(*command: str) -> bool:
     return podman(*command, check=False).succeeded
 
 
-def until(met: Callable[[], bool], what: str, seconds: float = 180) -> None:
+def until(met: Callable[[], bool], what: str, seconds: float = 400) -> None:
     """Wait for something. Errors: `Failed`."""
     end = time.monotonic() + seconds
     while not met():

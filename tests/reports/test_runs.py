@@ -1,5 +1,7 @@
 """How a report is made: cancelled, cut off at any line, out of date, over live and archived messages."""
 
+import hashlib
+import json
 import os
 import re
 import signal
@@ -352,6 +354,24 @@ def test_the_file_of_a_report_that_is_ended_while_it_is_written_is_let_go_of(
     assert remove_expired_files() == [report_id]
     with pytest.raises(NotFound):
         get_report(report_id, principal=SYSTEM)
+
+
+def test_two_workers_of_one_home_make_one_whole_file(read: Collect, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "BATCH_ROWS", 4)
+    for _ in range(14):
+        message()
+    report_id = request_report(asked_report("failures", format="json"), principal=SYSTEM)
+    while not carry_out._being_made:
+        report_due(read, seconds=0.01)
+    of_the_first = carry_out._being_made.copy()
+    carry_out._being_made.clear()
+    monkeypatch.setattr(files, "_PROCESS", "the second")
+    report_due(read, seconds=300)
+    for making in of_the_first.values():
+        making.file.close()  # it lets go of what it has begun, which ends that file
+    content = stored(report_id, FileFormat.JSON).read_bytes()
+    assert len(json.loads(content)) == 14
+    assert hashlib.sha256(content).hexdigest() == file_of(get_report(report_id, principal=SYSTEM)).sha256
 
 
 def test_a_file_is_for_nobody_else_and_goes_when_it_expires(make: Make) -> None:

@@ -6,24 +6,26 @@ parts from the beginning; a worker that is ended meanwhile begins with that agai
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from django.db import transaction
 
-from poisonadmin.archive.commands.ownership import require_own_archive
+from poisonadmin.archive.commands.ownership import ForeignArchive, require_own_archive
 from poisonadmin.core.commands import audit
 from poisonadmin.core.commands.authentication import principal_of_account
 from poisonadmin.core.commands.locks import shared
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Principal
 from poisonadmin.core.domain.locks import Lock
-from poisonadmin.core.queries.rows import bounded
+from poisonadmin.core.queries.rows import bounded, fetch_values
 from poisonadmin.messages.queries.id_ranges import next_ranges
 from poisonadmin.reports.commands import files
 from poisonadmin.reports.commands.parts import make_file, write_part
-from poisonadmin.reports.commands.requests import FILE_KEPT, REPORT, without_report
+from poisonadmin.reports.commands.requests import FILE_KEPT, REPORT
 from poisonadmin.reports.commands.saved import note_ready
 from poisonadmin.reports.domain.asked import AskedReport, from_json
 from poisonadmin.reports.domain.kinds import Grain
@@ -43,6 +45,7 @@ RANGE_MESSAGES = 10_000
 # A payload's beginning is so much larger than a row.
 RANGE_PAYLOADS = 1_000
 RANGES_A_WAVE = 16
+_OPEN = "SELECT coalesce(former_id, id) FROM run WHERE ended_at IS NULL AND coalesce(former_id, id) = ANY(%s)"
 # Of the bar of progress: a day of the archive is read about as fast as so many ids.
 _IDS_A_DAY = 100_000
 
@@ -87,7 +90,7 @@ def give_up_ended() -> None:
         for run_id in set(ids) - set(still_open):
             _give_up(run_id)
     if drafts := files.with_drafts():
-        for report_id in without_report(drafts):
+        for report_id in set(drafts) - set(fetch_values(_OPEN, [drafts])):
             files.remove_drafts(report_id)
 
 
@@ -99,8 +102,10 @@ def _give_up(run_id: int) -> None:
 
 def _clean_up(turn: RunTurn) -> None:
     _give_up(turn.run.run_id)
-    require_own_archive()
-    files.remove(turn.run.id)
+    # Where the archive does not answer the run ends all the same: what is left goes with what has expired.
+    with suppress(ForeignArchive, OSError):
+        require_own_archive()
+        files.remove(turn.run.id)
 
 
 def _carry_out(collect: Collect, turn: RunTurn) -> None:
@@ -118,7 +123,7 @@ def _carry_out(collect: Collect, turn: RunTurn) -> None:
                 position = _begin(turn, asked, principal)
             done = turn.run.done
             if not position.is_read:
-                done += _read_wave(turn.run, asked, principal, position, collect)
+                done += _read_wave(turn, asked, principal, position, collect)
         turn.store(position=vars(position), phase=REPORT.first_phase, done=done)
         if turn.must_pause():
             return
@@ -153,16 +158,16 @@ def _begin(turn: RunTurn, asked: AskedReport, principal: Principal) -> _Position
     return _Position(-1 if is_whole else first, 0 if is_whole else last, days, archive_version())
 
 
-def _read_wave(run: StoredRun, asked: AskedReport, principal: Principal, position: _Position, collect: Collect) -> int:
+def _read_wave(turn: RunTurn, asked: AskedReport, principal: Principal, position: _Position, collect: Collect) -> int:
     """Read a wave into a part, and move the position; return how much of the total is done with it."""
     if position.after < position.until:
-        return _read_live(run, asked, principal, position, collect)
+        return _read_live(turn, asked, principal, position, collect)
     archived = archived_on(date.fromisoformat(position.days.pop(0)), asked, principal)
-    _keep(run, position, collect(Reading(asked, archived=archived)))
+    _keep(turn, position, collect(Reading(asked, archived=archived)))
     return _IDS_A_DAY
 
 
-def _read_live(run: StoredRun, asked: AskedReport, principal: Principal, position: _Position, collect: Collect) -> int:
+def _read_live(turn: RunTurn, asked: AskedReport, principal: Principal, position: _Position, collect: Collect) -> int:
     if asked.of_kind.grain is Grain.POISON:
         until, ranges = position.until, []
     else:
@@ -171,17 +176,23 @@ def _read_live(run: StoredRun, asked: AskedReport, principal: Principal, positio
         until = ranges[-1].until
     with bounded(SECONDS):
         statements = range_statements(asked, principal, ranges)
-    _keep(run, position, collect(Reading(asked, statements)))
+    _keep(turn, position, collect(Reading(asked, statements)))
     read = until - max(position.after, 0)
     position.after = until
     return read
 
 
-def _keep(run: StoredRun, position: _Position, found: Any) -> None:
+def _keep(turn: RunTurn, position: _Position, found: Any) -> None:
     """Write the rows of a wave as a part, whole or not at all."""
     if found.num_rows:
-        write_part(run.id, position.parts, found)
+        _put(turn, write_part(turn.run.id, position.parts, found))
         position.parts += 1
+
+
+def _put(turn: RunTurn, draft: Path) -> None:
+    """Put a draft in its place, unless another worker has the report by now. Errors: `TurnEnded`."""
+    turn.store()
+    files.put(turn.run.id, draft)
 
 
 def _go_on_writing(turn: RunTurn, asked: AskedReport, position: _Position) -> None:
@@ -198,6 +209,7 @@ def _go_on_writing(turn: RunTurn, asked: AskedReport, position: _Position) -> No
         _being_made.pop(run.run_id, None)
         raise
     _being_made.pop(run.run_id, None)
+    _put(turn, files.draft_of(run.id, files.name_of(asked.format)))
     _finish(turn, asked, making.rows)
 
 

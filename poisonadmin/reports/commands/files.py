@@ -1,10 +1,11 @@
 """The files of reports: a directory a report where the archive is, which all machines share.
 
-Each is written as a draft in the home of its machine first, and then put there whole.
+Each is written as a draft first, in a directory of the process in the home of its machine, and then put there whole.
 """
 
 import hashlib
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,6 +22,8 @@ from poisonadmin.messages.queries.archived_index import archive_file_system
 REPORTS = "reports"
 DRAFTS = "drafts"
 _SLICE = 1024 * 1024
+# Two workers of one home may have turns with one report.
+_PROCESS = secrets.token_hex(8)
 
 
 def name_of(written_as: FileFormat) -> str:
@@ -34,11 +37,12 @@ def part_name(number: int) -> str:
 
 
 def draft_of(report_id: int, name: str) -> Path:
-    """Return where a file of a report is written, in a directory of this machine that is made."""
+    """Return where this process writes a file of a report, in a directory that is made."""
     drafts = Path(settings.HOME) / DRAFTS
-    for directory in (drafts, drafts / str(report_id)):
+    own = drafts / str(report_id) / _PROCESS
+    for directory in (drafts, own.parent, own):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return drafts / str(report_id) / name
+    return own / name
 
 
 def put(report_id: int, draft: Path) -> None:
@@ -50,7 +54,7 @@ def put(report_id: int, draft: Path) -> None:
         fs.copy_files(str(draft), full, source_filesystem=fs.LocalFileSystem(), destination_filesystem=where)
         draft.unlink()
         return
-    directory, part = Path(full).parent, Path(unfinished(full))
+    directory, part = Path(full).parent, Path(unfinished(f"{full}.{_PROCESS}"))
     for one in (directory.parent, directory):
         one.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft.chmod(0o600)

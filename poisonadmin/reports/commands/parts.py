@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -21,16 +22,16 @@ _SHAPED_AHEAD = 2
 _SHAPED_BYTES = 4 * 1024 * 1024
 
 
-def write_part(report_id: int, number: int, rows: Any) -> None:
-    """Write an Arrow table as a part, whole or not at all."""
+def write_part(report_id: int, number: int, rows: Any) -> Path:
+    """Write an Arrow table as the draft of a part, and return its path."""
     draft = files.draft_of(report_id, files.part_name(number))
     with pa.OSFile(str(draft), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
         writer.write_table(rows, max_chunksize=BATCH_ROWS)
-    files.put(report_id, draft)
+    return draft
 
 
 def make_file(report_id: int, asked: AskedReport, parts: int) -> Iterator[int]:
-    """Make the file of the parts; yield how many rows are written, now and then and at the end."""
+    """Make the draft of the file from the parts; yield how many rows are written, now and then and at the end."""
     draft = files.draft_of(report_id, files.name_of(asked.format))
     schema, batches = _content(report_id, asked, parts)
     writer, rows = writer_of(asked.format, schema, asked.time_zone, draft), 0
@@ -42,7 +43,6 @@ def make_file(report_id: int, asked: AskedReport, parts: int) -> Iterator[int]:
                 yield rows
     finally:
         writer.close()
-    files.put(report_id, draft)
     yield rows
 
 

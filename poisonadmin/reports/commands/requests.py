@@ -1,6 +1,7 @@
 """Requests for reports, their cancellation, their downloads, and the removal of files that have expired."""
 
 import platform
+from contextlib import ExitStack
 from datetime import timedelta
 
 from poisonadmin.archive.commands.ownership import require_own_archive
@@ -131,6 +132,8 @@ def download_of(report_id: int, *, principal: Principal) -> tuple[StoredBytes, s
         raise ReportOver(f"The report {report_id} is {row.state} and has no file to download.")
     try:
         content = files.content_of(report_id, FileFormat(row.asked["format"]))
+        if content.size_bytes != row.result.bytes:
+            raise OSError(f"what is there has {content.size_bytes:,} bytes, not {row.result.bytes:,}")
     except OSError as error:
         raise ReportElsewhere(report_id, error) from error
     details = {**audited(row.asked), "rows": row.result.rows, "sha256": row.result.sha256}
@@ -144,13 +147,15 @@ def remove_expired_files() -> list[int]:
     Killed at any line, the next run removes what is left: files go by the states of their reports.
     """
     # Listed before their reports are asked for: one that is made meanwhile is not among them.
-    if removed := without_report(files.with_files()):
+    found = files.with_files()
+    if removed := sorted(set(found) - set(with_valid_files(found))):
         require_own_archive()
-    for report_id in removed:
-        files.remove(report_id)
+    with ExitStack() as each_also_when_another_fails:
+        for report_id in removed:
+            each_also_when_another_fails.callback(files.remove, report_id)
     return removed
 
 
-def without_report(found: list[int]) -> list[int]:
-    """Return those that are no report with a file, or with one that is made."""
-    return sorted(set(found) - set(fetch_values(_WITH_FILES, [found])))
+def with_valid_files(found: list[int]) -> list[int]:
+    """Return those that are reports with a file that has not expired, or with one that is made."""
+    return fetch_values(_WITH_FILES, [found])

@@ -8,6 +8,7 @@ proxy speaks for.
 
 import multiprocessing
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -128,20 +129,26 @@ def metrics(request: HttpRequest) -> HttpResponse:
         return plain_problem(request, status=503, code="unavailable", detail="The database does not answer.")
 
 
+# Checks that have not answered, by their names, each with when it began. After a failover an old one may hang for
+# minutes on a server that is gone: so a new one is begun after a while, and no more than a few hang at once.
+_checks: dict[str, list[tuple[float, "AsyncResult[str]"]]] = {}
+_lock = threading.Lock()
+MOST_HANGING = 3
+AGAIN_SECONDS = 5.0
+
+
 @lru_cache(maxsize=1)
 def _threads() -> ThreadPool:
-    return ThreadPool(3)
-
-
-# The latest of each name. One that hangs is waited for again, so no more than these hang at once.
-_checks: dict[str, "AsyncResult[str]"] = {}
+    return ThreadPool(3 * MOST_HANGING)
 
 
 def _begun(name: str, check: Callable[[], str]) -> "AsyncResult[str]":
-    found = _checks.get(name)
-    if found is None or found.ready():
-        found = _checks[name] = _threads().apply_async(_of_a_thread, [check])
-    return found
+    now = time.monotonic()
+    with _lock:
+        hanging = _checks[name] = [one for one in _checks.get(name, ()) if not one[1].ready()]
+        if not hanging or (len(hanging) < MOST_HANGING and now - hanging[-1][0] > AGAIN_SECONDS):
+            hanging.append((now, _threads().apply_async(_of_a_thread, [check])))
+        return hanging[-1][1]
 
 
 def _of_a_thread(check: Callable[[], str]) -> str:

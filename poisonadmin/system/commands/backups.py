@@ -14,6 +14,7 @@ from django.db import connection
 
 from poisonadmin.archive.commands.ownership import MARKER, archive_id, is_foreign
 from poisonadmin.core.domain.archive_place import manifest_path, within
+from poisonadmin.core.domain.errors import first_line
 from poisonadmin.core.domain.exports import FileFormat
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows
@@ -21,7 +22,9 @@ from poisonadmin.embedded.placement import postgres_programs
 from poisonadmin.embedded.processes import EmbeddedError
 from poisonadmin.messages.queries.archived_index import archive_file_system
 from poisonadmin.reports.commands.files import REPORTS, draft_of, name_of, put, remove_drafts, with_files
+from poisonadmin.reports.commands.requests import with_valid_files
 from poisonadmin.store.roles import as_owner
+from poisonadmin.store.schema import check_encoding, check_sessions
 
 DATABASE, ARCHIVE = "database", "archive"
 _REPORTS = """
@@ -52,7 +55,12 @@ def back_up(place: Path, *, with_archive: bool) -> str:
             files = fetch_rows(_FILES)
             if with_archive and files:
                 _copy_archive(dict(files), draft / ARCHIVE)
-        reports = _copy_reports(draft)
+        try:
+            reports = f"{_copy_reports(draft):,} files of reports"
+        except OSError as error:
+            if with_archive:
+                raise
+            reports = f"no files of reports ({first_line(error)})"
         draft.rename(place)
     except OSError as error:
         raise BackupFailed(str(error)) from error
@@ -60,8 +68,8 @@ def back_up(place: Path, *, with_archive: bool) -> str:
         shutil.rmtree(draft, ignore_errors=True)
     archived = f"{len(files):,} files of the archive {settings.ARCHIVE}"
     if with_archive:
-        return f"{place} has the database, {archived}, and {reports:,} files of reports."
-    return f"{place} has the database and {reports:,} files of reports. It leaves out {archived}: back these up, too."
+        return f"{place} has the database, {archived}, and {reports}."
+    return f"{place} has the database and {reports}. It leaves out {archived}: back these up, too."
 
 
 def bring_back(place: Path) -> str:
@@ -78,6 +86,8 @@ def bring_back(place: Path) -> str:
             cursor.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")
             if cursor.fetchone() != (0,):
                 raise BackupFailed("the database has tables; restore into an empty one")
+        for found in [*check_encoding([connection.alias]), *check_sessions([connection.alias])]:
+            raise BackupFailed(f"{found.msg} {found.hint}")
         _put_archive(place / ARCHIVE)
         options = ["--no-owner", "--no-acl", "--single-transaction", "--exit-on-error"]
         with database.open("rb") as source:
@@ -144,7 +154,7 @@ def _put_archive(source: Path) -> None:
 def _copy_reports(target: Path) -> int:
     """Copy the files of reports, and nothing of those that are not finished; return how many."""
     copied = 0
-    for report_id, written_as in fetch_rows(_REPORTS, [with_files()]):
+    for report_id, written_as in fetch_rows(_REPORTS, [with_valid_files(with_files())]):
         # One that expires meanwhile is gone.
         with suppress(FileNotFoundError):
             _copy_file(f"{REPORTS}/{report_id}/{name_of(FileFormat(written_as))}", target)
