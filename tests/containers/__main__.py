@@ -38,13 +38,13 @@ class Taking(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_): pass
 http.server.ThreadingHTTPServer(("", 9000), Taking).serve_forever()
 """
-# Ready, with a page and its style sheets.
+# Ready, with the page to log in and its style sheets.
 _READY = """
 import re, urllib.request
 def read(path):
     return urllib.request.urlopen("http://127.0.0.1:8000" + path, timeout=5).read().decode()
 read("/readyz")
-sheets = re.findall(r'href="(/static/[^"]+[.]css)"', read("/login/"))
+sheets = re.findall(r'href="(/static/[^"]+[.]css)"', read("/"))
 assert sheets and all(map(read, sheets))
 """
 # From inside the web container, for there is its token.
