@@ -6,13 +6,12 @@ leaves the workers out. `/metrics` counts; it needs a token or session with `rea
 proxy speaks for.
 """
 
-import multiprocessing
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from functools import lru_cache
-from multiprocessing.pool import AsyncResult, ThreadPool
 
 import redis
 from django.conf import settings
@@ -131,37 +130,38 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 # Checks that have not answered, by their names, each with when it began. After a failover an old one may hang for
 # minutes on a server that is gone: so a new one is begun after a while, and no more than a few hang at once.
-_checks: dict[str, list[tuple[float, "AsyncResult[str]"]]] = {}
+_checks: dict[str, list[tuple[float, "Future[str]"]]] = {}
 _lock = threading.Lock()
 MOST_HANGING = 3
 AGAIN_SECONDS = 5.0
 
 
-@lru_cache(maxsize=1)
-def _threads() -> ThreadPool:
-    return ThreadPool(3 * MOST_HANGING)
-
-
-def _begun(name: str, check: Callable[[], str]) -> "AsyncResult[str]":
+def _begun(name: str, check: Callable[[], str]) -> "Future[str]":
     now = time.monotonic()
     with _lock:
-        hanging = _checks[name] = [one for one in _checks.get(name, ()) if not one[1].ready()]
+        hanging = _checks[name] = [one for one in _checks.get(name, ()) if not one[1].done()]
         if not hanging or (len(hanging) < MOST_HANGING and now - hanging[-1][0] > AGAIN_SECONDS):
-            hanging.append((now, _threads().apply_async(_of_a_thread, [check])))
+            hanging.append((now, Future()))
+            threading.Thread(target=_carry_out, args=[check, hanging[-1][1]], name="readiness", daemon=True).start()
         return hanging[-1][1]
 
 
-def _of_a_thread(check: Callable[[], str]) -> str:
+def _carry_out(check: Callable[[], str], into: "Future[str]") -> None:
     try:
-        return check()
-    finally:
-        connection.close()
+        try:
+            found = check()
+        finally:
+            connection.close()
+    except Exception as error:
+        into.set_exception(error)
+    else:
+        into.set_result(found)
 
 
-def _answer(check: "AsyncResult[str]", until: float) -> str:
+def _answer(check: "Future[str]", until: float) -> str:
     try:
-        return check.get(max(until - time.monotonic(), 0))
-    except multiprocessing.TimeoutError:
+        return check.result(max(until - time.monotonic(), 0))
+    except TimeoutError:
         return f"does not answer within {ANSWER_SECONDS} s"
 
 
