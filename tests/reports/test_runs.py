@@ -374,6 +374,20 @@ def test_two_workers_of_one_home_make_one_whole_file(read: Collect, monkeypatch:
     assert hashlib.sha256(content).hexdigest() == file_of(get_report(report_id, principal=SYSTEM)).sha256
 
 
+def test_a_file_that_was_begun_of_former_parts_is_begun_anew(read: Collect, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "BATCH_ROWS", 4)
+    ids = [message() for _ in range(14)]
+    asked = asked_report("failures", columns=["id"], format="parquet")
+    report_id = request_report(asked, principal=SYSTEM)
+    while not carry_out._being_made:
+        report_due(read, seconds=0.01)
+    [making] = carry_out._being_made.values()
+    making.position = replace(making.position, archive="former")
+    making.file.close()  # it has nothing of the parts of today
+    report_due(read, seconds=300)
+    assert rows_in(report_id) == ids
+
+
 def test_a_file_is_for_nobody_else_and_goes_when_it_expires(make: Make) -> None:
     message()
     row = make("failures", format="csv")

@@ -71,9 +71,10 @@ _being_made: dict[int, "_Making"] = {}
 
 @dataclass
 class _Making:
-    """A file that is being made, and how many rows of it are written."""
+    """A file that is being made of the parts of a position, and how many rows of it are written."""
 
     file: Iterator[int]
+    position: _Position
     rows: int = 0
 
 
@@ -198,7 +199,11 @@ def _put(turn: RunTurn, draft: Path) -> None:
 def _go_on_writing(turn: RunTurn, asked: AskedReport, position: _Position) -> None:
     """Go on with the file, and end the report when it is whole."""
     run = turn.run
-    making = _being_made.setdefault(run.run_id, _Making(make_file(run.id, asked, position.parts)))
+    making = _being_made.get(run.run_id)
+    if making is None or making.position != position:
+        # Another worker has begun the report anew meanwhile, and its parts are others.
+        _give_up(run.run_id)
+        making = _being_made[run.run_id] = _Making(make_file(run.id, asked, position.parts), position)
     try:
         for rows in making.file:
             making.rows = rows
