@@ -65,6 +65,7 @@ INSTALLED_APPS = [
     "poisonadmin.web.pages",
 ]
 MIDDLEWARE = [
+    "poisonadmin.web.api.observed.observed",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -279,6 +280,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 96 * 1024 * 1024  # a 64 MiB payload, base64-encod
 
 # The client's address in the log; poisonadmin.asgi sets it to what a trusted proxy says.
 IPWARE_META_PRECEDENCE_ORDER = ["REMOTE_ADDR"]
+DJANGO_STRUCTLOG_TRUST_UPSTREAM_REQUEST_ID = True  # poisonadmin.web.api.observed has looked at it
 # structlog writes through logging, so that one place says what is logged; a line a request is the proxy's business.
 structlog.configure(
     processors=[

@@ -14,6 +14,7 @@ from django.urls import URLPattern, URLResolver, include, path, re_path
 from django.views.decorators.cache import never_cache
 from django.views.generic import RedirectView
 
+from poisonadmin.system.api.metrics import METRICS
 from poisonadmin.system.api.probes import PROBES
 from poisonadmin.system.pages.sign_on import ROUTES as SIGN_ON_ROUTES
 from poisonadmin.web.api.document import nothing_here
@@ -49,7 +50,7 @@ ACCOUNTS = [
 API: list[URLPattern | URLResolver] = [*_routes("api"), re_path("", nothing_here)]
 PAGES = _routes("pages")
 urlpatterns = [
-    path("", include(PROBES)),
+    path("", include([*PROBES, *METRICS])),
     path("api/v1/", include(API)),
     path("accounts/", include(ACCOUNTS)),
     path("", include(PAGES)),

@@ -105,7 +105,7 @@ app.conf.update(
                 "broker_check_tick": 1.0,
                 "alert_tick": 15.0,
                 "lane_tick": 30.0,
-                "count_tick": 30.0,
+                "count_tick": 15.0,
                 "housekeeping_tick": 600.0,
                 "archive_tick": 600.0,
             },

@@ -4,13 +4,16 @@ import logging
 import os
 import platform
 import secrets
+import shutil
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import psycopg
 import redis
+from django.conf import settings
 
 from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.delivery.domain.lease import HEARTBEAT_SECONDS
@@ -84,9 +87,30 @@ def _is_any_waiting(redis_url: str, queue: str) -> bool:
         return False
 
 
+def _written_places() -> list[Path]:
+    spills = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
+    archive = [] if "://" in settings.ARCHIVE else [settings.ARCHIVE]
+    return [settings.HOME, *map(Path, filter(None, [*archive, *spills]))]
+
+
+def least_room(places: Sequence[Path]) -> tuple[str, int, int]:
+    """Return the place on the disk with the least room, as a share, with its free bytes and its size.
+
+    Of a place that is not there yet it is the directory that will hold it.
+    """
+    found = []
+    for place in places:
+        there = next(one for one in (place, *place.parents) if one.exists())
+        usage = shutil.disk_usage(there)
+        found.append((usage.free / max(usage.total, 1), str(place), usage.free, usage.total))
+    return min(found)[1:]
+
+
 _WORKER = """
-INSERT INTO worker (name, host, pid, heartbeat_at) VALUES (%s, %s, %s, now() - %s * interval '1 s')
+INSERT INTO worker (name, host, pid, disk_path, disk_free_bytes, disk_bytes, heartbeat_at)
+VALUES (%s, %s, %s, %s, %s, %s, now() - %s * interval '1 s')
 ON CONFLICT (name) DO UPDATE SET host = excluded.host, pid = excluded.pid, heartbeat_at = excluded.heartbeat_at,
+    disk_path = excluded.disk_path, disk_free_bytes = excluded.disk_free_bytes, disk_bytes = excluded.disk_bytes,
     started_at = CASE WHEN worker.pid = excluded.pid THEN worker.started_at ELSE now() END
 """
 
@@ -157,4 +181,5 @@ class WorkerHeartbeat:
             ended = connection.execute("SELECT id FROM run WHERE id = ANY(%s) AND ended_at IS NOT NULL", [list(runs)])
             self._runs.difference_update(row[0] for row in ended.fetchall())
         if (silent := ticks.silent_seconds()) is not None:
-            connection.execute(_WORKER, [self._worker, platform.node(), os.getpid(), silent])
+            disk = least_room(_written_places())
+            connection.execute(_WORKER, [self._worker, platform.node(), os.getpid(), *disk, silent])

@@ -32,6 +32,7 @@ from poisonadmin.search.deep.commands.requests import remove_hits_without_search
 from poisonadmin.sources.commands import broker_checks
 from poisonadmin.system.commands.audit_seals import seal_audit
 from poisonadmin.system.commands.housekeeping import clean_up
+from poisonadmin.system.commands.metric_totals import add_up
 from workers.brokers.sources import check_broker
 from workers.celery_app import app, do_alone, do_each, worker_name
 from workers.delivery.http.answers import transport_failure
@@ -54,8 +55,8 @@ def lane_tick(**_: Any) -> None:
 
 @app.task  # type: ignore[untyped-decorator]
 def count_tick(**_: Any) -> None:
-    """Compare the counters of some addresses with their messages."""
-    check_some()
+    """Compare the counters of some addresses with their messages, and add up what monitoring reads."""
+    do_each(check_some, add_up)
 
 
 @app.task  # type: ignore[untyped-decorator]

@@ -28,6 +28,7 @@ from poisonadmin.store.models.history import CounterCheck
 from poisonadmin.store.models.intake import Source
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.operation import Operation
+from poisonadmin.store.models.run import LongRun, Worker
 from tests.alerts.conftest import MakeRule, age, make_due, tick
 from tests.alerts.receivers import MailServer, Receiver
 from tests.fixtures import decisions
@@ -357,7 +358,7 @@ def test_an_idle_tick_asks_little_and_has_an_index_for_each_question(make_rule: 
     tick()
     with connection.execute_wrapper(note):
         assert tick() == (0, 0)
-    assert len(asked) < 50
+    assert len(asked) < 60
     with transaction.atomic(), connection.cursor() as cursor:
         # The tables of a test are small: where a plan still reads one whole, it has no index.
         cursor.execute("SET LOCAL enable_seqscan = off")
@@ -394,3 +395,35 @@ def in_own_session(act: Callable[[], object]) -> None:
         act()
     finally:
         connection.close()
+
+
+def test_an_archive_that_fails_is_reported_until_a_run_succeeds(make_rule: MakeRule) -> None:
+    make_rule(kinds=["archive_fails"])
+    run = LongRun.objects.create(
+        kind="archive", requested_by="system", params={"is_dry_run": False}, error="the bucket is gone"
+    )
+    assert record_alerts() == 0
+    age("run", "created_at", timedelta(minutes=61))
+    assert record_alerts() == 1
+    assert Alert.objects.get().title == "The archive has not succeeded for 1 h: the bucket is gone"
+    LongRun.objects.filter(id=run.id).update(state="succeeded", error=None)
+    record_alerts()
+    assert kinds_open() == []
+    LongRun.objects.create(kind="archive", requested_by="kim", params={"is_dry_run": True}, error="x", state="failed")
+    assert record_alerts() == 0
+    LongRun.objects.create(kind="archive", requested_by="kim", params={"is_dry_run": False}, error="x", state="failed")
+    assert record_alerts() == 1
+
+
+def test_a_disk_that_is_nearly_full_is_reported_once_a_host(make_rule: MakeRule) -> None:
+    make_rule(kinds=["disk_fills"])
+    gib = 2**30
+    for name, free, size in (("io@a", 5, 60), ("spark-batch@a", 4, 60), ("io@b", 6, 60), ("io@c", 150, 3000)):
+        Worker.objects.create(
+            name=name, host=name[-1], pid=1, disk_path="/var/p", disk_free_bytes=free * gib, disk_bytes=size * gib
+        )
+    assert record_alerts() == 1
+    assert Alert.objects.get().title == "The disk of /var/p on a is nearly full: 4.0 of 60.0 GiB are free"
+    Worker.objects.filter(host="a").update(disk_free_bytes=30 * gib)
+    record_alerts()
+    assert kinds_open() == []

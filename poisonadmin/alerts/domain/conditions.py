@@ -97,6 +97,21 @@ def counts_wrong(address: str, wrong: int) -> str:
     return f"The counts of {one_line(address)} are wrong by {wrong:,}"
 
 
+def archive_fails(length: timedelta, error: str) -> str:
+    """Return what an alert says of a run of the archive that meets an error again and again."""
+    return f"The archive has not succeeded for {span(length)}: {one_line(error)}"
+
+
+def disk_fills(host: str, path: str, free: int, size: int) -> str:
+    """Return what an alert says of a disk that is nearly full; `free` and `size` in bytes.
+
+    >>> disk_fills("db1", "/var/lib/poisonadmin", 4 * 2**30, 50 * 2**30)
+    'The disk of /var/lib/poisonadmin on db1 is nearly full: 4.0 of 50.0 GiB are free'
+    """
+    of = f"{free / 2**30:,.1f} of {size / 2**30:,.1f} GiB are free"
+    return f"The disk of {one_line(path)} on {one_line(host, 100)} is nearly full: {of}"
+
+
 def _operation(operation_id: int, verb: str, count: int) -> str:
     return f"operation #{operation_id}, {verb} {count:,} message{'' if count == 1 else 's'}"
 

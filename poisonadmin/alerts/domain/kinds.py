@@ -21,6 +21,8 @@ class AlertKind(StrEnum):
     SIGN_OFF_RESULT = "sign_off_result"
     BREAK_GLASS = "break_glass"
     COUNTS_WRONG = "counts_wrong"
+    ARCHIVE_FAILS = "archive_fails"
+    DISK_FILLS = "disk_fills"
 
 
 class ChannelKind(StrEnum):
@@ -91,5 +93,7 @@ KINDS: Mapping[AlertKind, AlertKindInfo] = {
     AlertKind.SIGN_OFF_RESULT: AlertKindInfo("Result of a sign-off", has_end=False),
     AlertKind.BREAK_GLASS: AlertKindInfo("Operation without its sign-off", has_end=False),
     AlertKind.COUNTS_WRONG: AlertKindInfo("Counts wrong"),
+    AlertKind.ARCHIVE_FAILS: AlertKindInfo("Archive fails", Limit("Time since a run began", 60), has_address=False),
+    AlertKind.DISK_FILLS: AlertKindInfo("Disk fills", has_address=False),
 }
 GROUP_KINDS = (AlertKind.NEW_GROUP, AlertKind.GROUP_GROWS_AGAIN)

@@ -139,6 +139,39 @@ def counts_wrong(of: Watched) -> list[Condition]:
     ]
 
 
+def archive_fails(of: Watched) -> list[Condition]:
+    """Return the archive's latest run, where it failed or has met an error for longer than the limit."""
+    rows = fetch_rows(
+        """SELECT id, former_id, error, created_at, now() - created_at FROM (
+             SELECT * FROM run WHERE kind = 'archive' AND params->>'is_dry_run' = 'false' ORDER BY id DESC LIMIT 1) last
+           WHERE error IS NOT NULL AND (state = 'failed' OR (ended_at IS NULL AND created_at < now() - %s))""",
+        [of.limit],
+    )
+    return [
+        Condition("", began.isoformat(), titles.archive_fails(length, error), "/archive/", {"run_id": former or run_id})
+        for run_id, former, error, began, length in rows
+    ]
+
+
+# A disk is nearly full from here on, and never with so much room: a tenth of a great one is more than is ever spilt.
+LEAST_FREE_SHARE = 0.1
+ENOUGH_FREE_BYTES = 100 * 2**30
+
+
+def disk_fills(of: Watched) -> list[Condition]:  # noqa: ARG001
+    """Return the disks of workers that are nearly full, one a host; of a worker that is gone nobody knows."""
+    rows = fetch_rows(
+        """SELECT DISTINCT ON (host) host, disk_path, disk_free_bytes, disk_bytes FROM worker
+           WHERE disk_free_bytes < least(%s * disk_bytes, %s) AND heartbeat_at > now() - interval '10 minutes'
+           ORDER BY host, disk_free_bytes""",
+        [LEAST_FREE_SHARE, ENOUGH_FREE_BYTES],
+    )
+    return [
+        Condition(host, None, titles.disk_fills(host, path, free, size), "/nodes/", {"host": host, "free_bytes": free})
+        for host, path, free, size in rows
+    ]
+
+
 # A share of few failures is no growth.
 LEAST_GROWTH = 5
 _GROWN = partial(
@@ -212,6 +245,8 @@ LASTING: Mapping[AlertKind, Callable[[Watched], list[Condition]]] = {
     AlertKind.SOURCE_UNREACHABLE: source_unreachable,
     **OPERATION_CONDITIONS,
     AlertKind.COUNTS_WRONG: counts_wrong,
+    AlertKind.ARCHIVE_FAILS: archive_fails,
+    AlertKind.DISK_FILLS: disk_fills,
 }
 """What lasts as long as its query finds it."""
 

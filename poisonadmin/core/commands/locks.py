@@ -43,6 +43,7 @@ class Tick(IntEnum):
     ALERTS = 12
     SEAL = 13
     SAVED_REPORTS = 18
+    METRICS = 19
 
 
 @contextmanager

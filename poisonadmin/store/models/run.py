@@ -59,7 +59,8 @@ class LongRun(models.Model):
 class Worker(models.Model):
     """One row a worker, by the name that Celery has for it, `kind@host`; `heartbeat_at`: when it last took a tick.
 
-    It moves every second in the middle of a tick, however long that takes.
+    It moves every second in the middle of a tick, however long that takes. `disk_path`: of the places that the worker
+    writes to, the one on the disk with the least room, as a share; with its free bytes and its size.
     """
 
     name = models.CharField(max_length=100, primary_key=True)
@@ -67,6 +68,9 @@ class Worker(models.Model):
     pid = models.IntegerField()
     started_at = models.DateTimeField(db_default=Now())
     heartbeat_at = models.DateTimeField(db_default=Now())
+    disk_path = models.TextField(null=True)
+    disk_free_bytes = models.BigIntegerField(null=True)
+    disk_bytes = models.BigIntegerField(null=True)
 
     class Meta:
         db_table = "worker"

@@ -40,6 +40,8 @@ _FIRST = {AlertKind.OPERATION_HALTED: "Continue or cancel", AlertKind.SOURCE_UNR
 _LATER = {
     AlertKind.ADDRESS_STOPPED: "Open the address",
     AlertKind.COUNTS_WRONG: "Open the address",
+    AlertKind.ARCHIVE_FAILS: "Open the archive",
+    AlertKind.DISK_FILLS: "Open the nodes",
     AlertKind.OVERDUE_DELIVERIES: "Open the address",
     AlertKind.OLDEST_UNDECIDED: _DECIDE,
 }
