@@ -43,9 +43,10 @@ install: $(INSTALLED) ## Make the virtual environment and install the locked dep
 assets: $(ASSETS) ## Install the locked front-end files
 
 .PHONY: programs
-programs: install ## Install Chromium and RabbitMQ, which tests need, where they are missing and we may
+programs: install ## Install Chromium, RabbitMQ and promtool, which tests need, where they are missing and we may
 	@$(BIN)/python tests/browser/ensure_chromium.py
 	@$(BIN)/python -m tests.brokers.ensure_rabbitmq
+	@$(BIN)/python -m tests.apt prometheus=promtool
 
 .PHONY: test
 test: assets programs ## Run the test suite in four processes; ARGS='-k claim' chooses, ARGS='-n 0' needs one
@@ -56,7 +57,7 @@ test-long: install assets ## Run the tests that take long by their nature: fault
 	@$(BIN)/python tests/browser/ensure_chromium.py
 	@$(BIN)/python -m tests.archive.ensure_s3
 	@$(BIN)/python -m tests.system.ensure_keycloak
-	@$(BIN)/python -m tests.system.ensure_pgbouncer
+	@$(BIN)/python -m tests.apt pgbouncer
 	@# To collect all the others as well takes four times as long.
 	$(BIN)/python -m pytest -n 2 -m long $$(grep -rl --include='test_*.py' --exclude-dir=brokers 'mark\.long' tests) $(ARGS)
 

@@ -1,8 +1,12 @@
-"""Packages of Debian's that tests need, installed where they are missing and we may."""
+"""Packages of Debian's that tests need, installed where they are missing and we may.
+
+`python -m tests.apt pgbouncer prometheus=promtool` has programs there, each with the package that brings it.
+"""
 
 import os
 import shutil
 import subprocess
+import sys
 
 
 def try_to_install(package: str) -> None:
@@ -17,3 +21,18 @@ def try_to_install(package: str) -> None:
     quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     for command in (["update"], ["install", "--yes", "--no-install-recommends", package]):
         subprocess.run([*rights, "apt-get", "-qq", *command], env=quiet, check=False)
+
+
+def find_program(name: str) -> str | None:
+    """Return the path of a program; None where there is none."""
+    return shutil.which(name, path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
+
+
+if __name__ == "__main__":
+    for wanted in sys.argv[1:]:
+        package, _, program = wanted.partition("=")
+        if not find_program(program or package):
+            try_to_install(package)
+        if not find_program(program or package):
+            # The tests that need it fail; the others can still run.
+            sys.stderr.write(f"Tests need the package `{package}` (apt-get install {package}).\n")

@@ -14,8 +14,8 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from poisonadmin.embedded.ports import free_port
+from tests.apt import find_program
 from tests.services import Services
-from tests.system.ensure_pgbouncer import pgbouncer
 
 PROJECT = Path(__file__).resolve().parents[2]
 # `make test-long` installs it.
@@ -47,7 +47,7 @@ ignore_startup_parameters = extra_float_digits,options
 """
     )
     directory.chmod(0o755)
-    program = pgbouncer()
+    program = find_program("pgbouncer")
     assert program, "PgBouncer is missing: apt-get install pgbouncer"
     # It refuses to run as root.
     user = ["-u", "nobody"] if os.geteuid() == 0 else []

@@ -29,7 +29,8 @@ _COUNTED = partial(
                attempt.outcome, coalesce(attempt.error_class, '') AS error_class,
                -- greatest() leaves a NULL out.
                CASE WHEN attempt.started_at IS NOT NULL
-                    THEN greatest(extract(epoch FROM attempt.finished_at - attempt.started_at)::float8, 0) END AS seconds
+                    THEN greatest(extract(epoch FROM attempt.finished_at - attempt.started_at)::float8, 0) END
+                 AS seconds
         FROM history h
         LEFT JOIN message ON message.id = h.message_id
         LEFT JOIN address came ON came.id = coalesce(message.original_address_id, message.address_id)
