@@ -168,6 +168,13 @@ class Environment:
             raise _wrong(name, f"must be such as poison-ops=operator, with roles of {', '.join(Role)}")
         return {value: Role(role) for value, _, role in pairs}
 
+    def one_of(self, name: str, choices: Collection[str], default: str) -> str:
+        """Return one of some words."""
+        value = self._variables.get(name, default).strip().lower()
+        if value not in choices:
+            raise _wrong(name, f"must be one of {', '.join(choices)}")
+        return value
+
     def level(self, name: str, default: str) -> str:
         """Return a level of logging."""
         value = self._variables.get(name, default).strip().upper()

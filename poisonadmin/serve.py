@@ -21,6 +21,7 @@ def main() -> None:
         host=options.host,
         port=options.port,
         log_level=options.log_level,
+        log_config=None,  # the settings say how lines look
         ssl_certfile=options.ssl_certfile,
         ssl_keyfile=options.ssl_keyfile,
         http=Connection,

@@ -281,6 +281,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 96 * 1024 * 1024  # a 64 MiB payload, base64-encod
 # The client's address in the log; poisonadmin.asgi sets it to what a trusted proxy says.
 IPWARE_META_PRECEDENCE_ORDER = ["REMOTE_ADDR"]
 DJANGO_STRUCTLOG_TRUST_UPSTREAM_REQUEST_ID = True  # poisonadmin.web.api.observed has looked at it
+LOG_FORMAT = env.one_of("POISONADMIN_LOG_FORMAT", ("plain", "json"), "plain")
 # structlog writes through logging, so that one place says what is logged; a line a request is the proxy's business.
 structlog.configure(
     processors=[
@@ -288,7 +289,9 @@ structlog.configure(
         structlog.stdlib.filter_by_level,
         structlog.processors.StackInfoRenderer(),
         structlog.processors.format_exc_info,
-        structlog.processors.KeyValueRenderer(key_order=["event"]),
+        structlog.stdlib.ProcessorFormatter.wrap_for_formatter
+        if LOG_FORMAT == "json"
+        else structlog.processors.KeyValueRenderer(key_order=["event"]),
     ],
     logger_factory=structlog.stdlib.LoggerFactory(),
     wrapper_class=structlog.stdlib.BoundLogger,
@@ -297,10 +300,26 @@ structlog.configure(
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"bare": {"format": "%(message)s"}, "plain": {"format": "%(levelname)s %(name)s %(message)s"}},
+    "formatters": {
+        "bare": {"format": "%(message)s"},
+        "plain": {"format": "%(levelname)s %(name)s %(message)s"},
+        "json": {
+            "()": structlog.stdlib.ProcessorFormatter,
+            # Of lines that did not come through structlog.
+            "foreign_pre_chain": [structlog.contextvars.merge_contextvars, structlog.stdlib.ExtraAdder()],
+            "processors": [
+                structlog.stdlib.add_log_level,
+                structlog.stdlib.add_logger_name,
+                structlog.processors.TimeStamper(fmt="iso", utc=True),
+                structlog.processors.format_exc_info,
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.JSONRenderer(),
+            ],
+        },
+    },
     "handlers": {
         "audit": env.audit_handler("POISONADMIN_AUDIT_LOG"),
-        "stderr": {"class": "logging.StreamHandler", "formatter": "plain"},
+        "stderr": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT},
     },
     "root": {"handlers": ["stderr"], "level": env.level("POISONADMIN_LOG_LEVEL", "INFO")},
     "loggers": {

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 import django
+import structlog
 from celery import Celery
 from celery.app.amqp import AMQP
 from celery.signals import beat_init, celeryd_init, task_postrun, task_prerun, worker_ready
@@ -169,8 +170,11 @@ app.conf["CELERY_DB_REUSE_MAX"] = sys.maxsize
 
 
 @task_prerun.connect  # type: ignore[untyped-decorator]
-def _begin_tick(task_id: str, **_: Any) -> None:
+def _begin_tick(sender: Any, task_id: str, **_: Any) -> None:
     ticks.begin(task_id)
+    # What the lines of the tick say of themselves; its works add theirs, until the next tick begins.
+    structlog.contextvars.clear_contextvars()
+    structlog.contextvars.bind_contextvars(tick=sender.name.rpartition(".")[2])
     close_old_connections()
 
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 from zlib import crc32
 
+import structlog
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import connection
 
@@ -229,6 +230,7 @@ def _take(kind: RunKind, worker: str) -> StoredRun | None:
 
 def _kept_alive(turn: RunTurn, work: RunWork, heartbeat: RunHeartbeat | None) -> bool:
     run_id = turn.run.run_id
+    structlog.contextvars.bind_contextvars(run_id=run_id)
     if heartbeat is None:
         # By the lock others see that the run's worker is there, however late it says so.
         with alone(Lock.RUN, lock_key(run_id)):

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import structlog
 from django.db import connection, transaction
 
 from poisonadmin.core.commands import audit, locks
@@ -132,6 +133,7 @@ def carry_on(*, seconds: float = SECONDS_A_TICK) -> int:
     going = set(fetch_values(_OPEN))
     while going and time.monotonic() < until:
         for operation_id in sorted(going):
+            structlog.contextvars.bind_contextvars(operation_id=operation_id)
             try:
                 if _step(operation_id):
                     pieces += 1
