@@ -56,6 +56,7 @@ def test_an_account_is_made_listed_changed_closed_and_opened_again(admin: Caller
         ("name", ".."),
         ("role", "owner"),
         ("patterns", ["a b"]),
+        ("patterns", ["orders.eu,orders.us"]),
         ("password", "short"),
     ],
 )

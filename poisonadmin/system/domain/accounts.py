@@ -40,6 +40,8 @@ def checked_patterns(patterns: Sequence[str]) -> list[str]:
     """Return the patterns, each once; raise `InvalidAddress` or `InvalidValue`."""
     if len(patterns) > MAX_PATTERNS:
         raise InvalidValue(f"may be at most {MAX_PATTERNS}")
+    if any("," in pattern for pattern in patterns):
+        raise InvalidValue("stand one a line, without commas")
     return list(dict.fromkeys(map(validate_pattern, patterns)))
 
 

@@ -1,6 +1,6 @@
-"""The counters of `/metrics`: their labels, and how many values of each are told apart.
+"""The counters of `/metrics`: their labels, and how many values of each have series of their own.
 
-A label whose values clients choose would make one series a value, without end: of these `MOST_VALUES` are told apart,
+A label whose values clients choose would make one series a value, without end: `MOST_VALUES` have series of their own,
 those that came first, and the others are counted as `other`.
 """
 

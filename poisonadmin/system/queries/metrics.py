@@ -1,4 +1,4 @@
-"""What `/metrics` reads beside the figures of the first page: totals, sources, disks, the archive and the database."""
+"""Figures of `/metrics` beside those of the first page: totals, sources, disks, the archive and the database."""
 
 import json
 from dataclasses import dataclass

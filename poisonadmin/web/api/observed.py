@@ -1,4 +1,4 @@
-"""What is seen of every request from outside: its id, and how many there were and how long they took, by route.
+"""Every request gets an id, and is counted and timed by its route.
 
 Counted in this process; each web process is scraped by itself.
 """

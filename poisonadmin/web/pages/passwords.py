@@ -31,5 +31,5 @@ class SetPassword(PasswordResetConfirmView):
         name = form.user.get_username()
         answer = super().form_valid(form)
         audit.record(name, "user.password_set", "user", name)
-        messages.success(self.request, "The password is set. Log in with it.")
+        messages.success(self.request, f"The password of {name} is set. Log in with it.")
         return answer
