@@ -57,7 +57,7 @@ test-long: install assets ## Run the tests that take long by their nature: fault
 	@$(BIN)/python tests/browser/ensure_chromium.py
 	@$(BIN)/python -m tests.archive.ensure_s3
 	@$(BIN)/python -m tests.system.ensure_keycloak
-	@$(BIN)/python -m tests.apt pgbouncer
+	@$(BIN)/python -m tests.apt pgbouncer prometheus
 	@# To collect all the others as well takes four times as long.
 	$(BIN)/python -m pytest -n 2 -m long $$(grep -rl --include='test_*.py' --exclude-dir=brokers 'mark\.long' tests) $(ARGS)
 

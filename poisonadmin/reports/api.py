@@ -67,12 +67,12 @@ ROWS = {
 class PeriodInput(StrictSerializer):
     """Rows `from`, before `to`: of what happened then (`failed`), or of messages that came in then (`received`)."""
 
-    to = Moment(required=False, default=None)
+    to = Moment(required=False, allow_null=True, default=None)
     by = serializers.ChoiceField(choices=[str(one) for one in PeriodBy], required=False, default=str(PeriodBy.FAILED))
 
     def get_fields(self) -> dict[str, Any]:
         """Return the fields, with one whose name is a word of the language."""
-        return {"from": Moment(required=False, default=None), **super().get_fields()}
+        return {"from": Moment(required=False, allow_null=True, default=None), **super().get_fields()}
 
 
 class AskedReportInput(StrictSerializer):

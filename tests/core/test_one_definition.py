@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOTS = ("poisonadmin", "workers", "poisonguard")
+ROOTS = ("poisonadmin", "workers", "poisonguard", "poisonctl")
 # Django gives these names: to what `manage.py` finds in a module, and to a model's settings inside its class.
 DJANGOS = {"Command", "Meta"}
 BASE = "PoisonAdminError"

@@ -26,7 +26,9 @@ ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = sorted(ROOT.glob("templates/**/*.html"))
 MODULES = sorted([*ROOT.glob("poisonadmin/*/pages/**/*.py"), *ROOT.glob("poisonadmin/*/pages.py")])
 DOCUMENTS = documents(ROOT)
-PACKAGES = [path for root in ("poisonadmin", "workers", "poisonguard") for path in (ROOT / root).rglob("*.py")]
+PACKAGES = [
+    path for root in ("poisonadmin", "workers", "poisonguard", "poisonctl") for path in (ROOT / root).rglob("*.py")
+]
 CODE = sorted(
     path
     for path in PACKAGES

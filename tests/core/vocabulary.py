@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOTS = ("poisonadmin", "workers", "poisonguard", "tests", "benchmarks", "sample")
+ROOTS = ("poisonadmin", "workers", "poisonguard", "poisonctl", "tests", "benchmarks", "sample")
 
 # Whole words of a module's or a class's name, and what the name says instead.
 OLD_NAMES = {
@@ -262,7 +262,7 @@ def shown_by_module(source: str) -> str:
 
 def documents(root: Path) -> list[Path]:
     """Return what is written for people: the pages in docs/ and those beside the code."""
-    beside = ("README.md", "CONTRIBUTING.md", "sample/README.md", "poisonguard/README.md")
+    beside = ("README.md", "CONTRIBUTING.md", "sample/README.md", "poisonguard/README.md", "poisonctl/README.md")
     return [*(root / page for page in beside), *sorted((root / "docs").rglob("*.md"))]
 
 

@@ -1,0 +1,283 @@
+"""The whole configuration as one document: `/configuration/`.
+
+Its objects are read and changed by the views that clients use one by one, so rights, checks and the audit log are the
+same. They are called in this process, in one transaction.
+"""
+
+import io
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.db import transaction
+from django.http import HttpRequest
+from django.urls import NoReverseMatch, resolve, reverse
+from rest_framework import serializers
+from rest_framework.response import Response
+
+from poisonadmin.core.commands import audit
+from poisonadmin.core.domain.access import Permission
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.rules.domain.rules import Stage
+from poisonadmin.system.domain.configuration import (
+    KINDS,
+    Fields,
+    Kind,
+    differences,
+    key_of,
+    named,
+    without_references,
+    written,
+)
+from poisonadmin.web.api.contract import JsonObject, StrictSerializer, contract
+from poisonadmin.web.api.view import ApiView, route
+
+DOCUMENT = {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "object"}}}
+CHANGE = {
+    "type": "object",
+    "properties": {
+        "object": {"type": "string", "description": "Its kind and name, such as `destinations/shop`."},
+        "change": {"type": "string", "enum": ["create", "change", "remove", "switch", "move"]},
+        "fields": {
+            "type": "object",
+            "additionalProperties": {"type": "array", "items": {}},
+            "description": "Each field that differs, with the value before and the value after.",
+        },
+    },
+    "required": ["object", "change", "fields"],
+}
+APPLIED = {
+    "type": "object",
+    "properties": {"changes": {"type": "array", "items": CHANGE}, "is_applied": {"type": "boolean"}},
+    "required": ["changes", "is_applied"],
+}
+MOST_NAMED = 20
+
+
+class ConfigurationRefused(PoisonAdminError):
+    """Raised when objects of a document are refused; nothing of it is applied then."""
+
+    code = "configuration_refused"
+
+
+class ConfigurationInput(StrictSerializer):
+    """`configuration`: kinds with their objects; a kind that is left out stays, and so does a field. `is_check`: say
+    what would change and change nothing. `prune`: remove the objects of the named kinds that are not in the document.
+    `secrets`: write the secrets that are given to objects that are there, too.
+    """
+
+    configuration = JsonObject()
+    is_check = serializers.BooleanField(required=False, default=False)
+    prune = serializers.BooleanField(required=False, default=False)
+    secrets = serializers.BooleanField(required=False, default=False)
+
+
+class Configuration(ApiView):
+    """`/configuration/`."""
+
+    @contract(Permission.CONFIGURE, "configuration", {200: DOCUMENT})
+    def get(self) -> Response:
+        """Return destinations, policies, sources, rules, alerts and the rest as one document, without secrets."""
+        inside = _Inside(self.request._request)  # noqa: SLF001
+        return Response({kind.name: [inside.written(kind, row) for row in inside.rows(kind)] for kind in KINDS})
+
+    @contract(Permission.CONFIGURE, "configuration", {200: APPLIED}, body=ConfigurationInput)
+    def post(self) -> Response:
+        """Bring the configuration to what the document says, in one transaction; 400 names every refused object."""
+        body = self.body
+        given = {kind.name: body["configuration"].get(kind.name) for kind in KINDS}
+        if unknown := set(body["configuration"]) - set(given):
+            known = ", ".join(given)
+            raise ConfigurationRefused(f"{', '.join(sorted(unknown))}: no kind of configuration; there are {known}.")
+        inside = _Inside(self.request._request)  # noqa: SLF001
+        with transaction.atomic():
+            changes = []
+            for kind in KINDS:
+                if (wanted := given[kind.name]) is not None:
+                    changes += inside.applied(kind, wanted, prune=body["prune"], with_secrets=body["secrets"])
+            if inside.refusals:
+                more = f"\nand {len(inside.refusals) - MOST_NAMED} more" if len(inside.refusals) > MOST_NAMED else ""
+                raise ConfigurationRefused("\n".join(inside.refusals[:MOST_NAMED]) + more)
+            is_applied = bool(changes) and not body["is_check"]
+            if is_applied:
+                details = {"changes": [f"{one['change']} {one['object']}" for one in changes]}
+                audit.record(self.principal.name, "configuration.applied", "configuration", "", details=details)
+            transaction.set_rollback(body["is_check"])
+        return Response({"changes": changes, "is_applied": is_applied})
+
+
+class _Refused(Exception):
+    """Carries what a view has answered."""
+
+
+@dataclass(frozen=True)
+class _Change:
+    kind: Kind
+    fields: Fields
+    change: str
+    differs: Mapping[str, list[Any]]
+
+    def shown(self) -> dict[str, Any]:
+        return {"object": named(self.kind, self.fields), "change": self.change, "fields": dict(self.differs)}
+
+
+class _Inside:
+    """Calls views for who has sent a request. `refusals`: what they refused, each with the object's name."""
+
+    def __init__(self, request: HttpRequest) -> None:
+        self._request = request
+        self.refusals: list[str] = []
+
+    def rows(self, kind: Kind) -> Iterator[dict[str, Any]]:
+        """Yield the objects of a kind as the API shows them."""
+        query = ""
+        while True:
+            page = self._call("GET", kind.route, query=query)
+            yield from (row for row in page["results"] if all(row[k] == v for k, v in kind.kept.items()))
+            if page["next"] is None:
+                return
+            query = urlsplit(page["next"]).query
+
+    def written(self, kind: Kind, row: Fields) -> dict[str, Any]:
+        """Return an object as it stands in a document."""
+        taken = _taken(kind.route, "post")
+        fields = [*taken, *(["is_enabled"] if self._has_switch(kind) else [])]
+        return written(kind, row, list(dict.fromkeys(fields)))
+
+    def applied(self, kind: Kind, wanted: Any, *, prune: bool, with_secrets: bool) -> list[dict[str, Any]]:
+        """Bring the objects of a kind to what is wanted; return what has changed."""
+        there = {key_of(kind, row): row for row in self.rows(kind)}
+        changes: list[_Change | None] = []
+        seen = set()
+        if not isinstance(wanted, list) or not all(isinstance(one, dict) for one in wanted):
+            self.refusals.append(f"{kind.name}: must be a list of objects.")
+            return []
+        for one in wanted:
+            fields = without_references(one)
+            key = key_of(kind, fields)
+            try:
+                if key in seen:
+                    raise _Refused("is in the document twice")
+                with transaction.atomic():
+                    changes += self._brought(kind, there.get(key), fields, with_secrets=with_secrets)
+            except _Refused as refused:
+                self.refusals.append(f"{named(kind, fields)}: {refused}")
+            seen.add(key)
+        if prune:
+            changes += [self._removed(kind, row) for key, row in there.items() if key not in seen]
+        if kind.name == "rules" and not self.refusals:
+            changes += self._in_order(kind, [key_of(kind, one) for one in wanted])
+        return [change.shown() for change in changes if change is not None]
+
+    def _in_order(self, kind: Kind, keys: list[tuple[str, ...]]) -> Iterator[_Change]:
+        """Have the rules of each stage apply in the order of the document, before those that are not in it."""
+        for stage in Stage:
+            before = [row for row in self.rows(kind) if row["stage"] == stage]
+            place = {key: n for n, key in enumerate(keys)}
+            after = sorted(before, key=lambda row: place.get(key_of(kind, row), len(keys)))
+            if after != before:
+                for n, row in enumerate(after, 1):
+                    self._call("POST", f"{kind.one}-move", {"position": n}, **_path(kind, row))
+                names = [[row["name"] for row in rows] for rows in (before, after)]
+                yield _Change(kind, {"name": stage}, "move", {"order": names})
+
+    def _brought(self, kind: Kind, row: Any, fields: Fields, *, with_secrets: bool) -> Iterator[_Change]:
+        switched = fields.get("is_enabled") if self._has_switch(kind) else None
+        body = {name: value for name, value in fields.items() if not (switched is not None and name == "is_enabled")}
+        if row is None:
+            row = self._call("POST", kind.route, body)
+            yield _Change(kind, fields, "create", {})
+        else:
+            before = self.written(kind, row)
+            given = differences({name: before.get(name) for name in body}, body)
+            given.pop("secrets", None)
+            if given or (with_secrets and "secrets" in body):
+                row = self._changed(kind, row, before, body if with_secrets else {**body, "secrets": None})
+                found = differences(before, self.written(kind, row))
+                found.pop("is_enabled", None)
+                if found or "secrets" in body:
+                    yield _Change(kind, fields, "change", found)
+        if switched is not None and row["is_enabled"] is not switched:
+            self._call(
+                "POST", f"{kind.one}-{'enable' if switched else 'disable'}", self._reason(kind), **_path(kind, row)
+            )
+            yield _Change(kind, fields, "switch", {"is_enabled": [not switched, switched]})
+
+    def _changed(self, kind: Kind, row: Fields, before: Fields, body: Fields) -> Any:
+        if kind.changed_by == "POST":
+            return self._call("POST", kind.route, {**before, **body})
+        taken = _taken(kind.one, kind.changed_by.lower(), **_path(kind, row))
+        whole = {name: value for name, value in {**before, **body}.items() if name in taken}
+        return self._call(kind.changed_by, kind.one, without_references(whole), **_path(kind, row))
+
+    def _removed(self, kind: Kind, row: Fields) -> _Change | None:
+        try:
+            with transaction.atomic():
+                self._call("DELETE", kind.one, **_path(kind, row))
+        except _Refused as refused:
+            self.refusals.append(f"{named(kind, row)}: {refused}")
+            return None
+        return _Change(kind, row, "remove", {})
+
+    def _has_switch(self, kind: Kind) -> bool:
+        try:
+            reverse(f"{kind.one}-enable", kwargs={"name": "x"} if kind.is_by_name else _path(kind, {"id": 1}))
+        except NoReverseMatch:
+            return False
+        return True
+
+    def _reason(self, kind: Kind) -> dict[str, Any]:
+        taken = {"reason": "configuration applied", "without_dry_run": True}
+        return taken if kind.name == "rules" else {"reason": taken["reason"]}
+
+    def _call(self, method: str, route_name: str, body: Fields | None = None, *, query: str = "", **path: Any) -> Any:
+        """Return what the view answers. Errors: `_Refused`, with what it says."""
+        raw = b"" if body is None else json.dumps(body).encode()
+        request = HttpRequest()
+        request.method, request.path = method, reverse(route_name, kwargs=path)
+        kept = {n: v for n, v in self._request.META.items() if n not in _OF_THE_OUTER}
+        request.META = {
+            **kept,
+            "QUERY_STRING": query,
+            "CONTENT_TYPE": "application/json",
+            "CONTENT_LENGTH": str(len(raw)),
+        }
+        request.GET = request.GET.__class__(query)
+        request._stream = io.BytesIO(raw)  # noqa: SLF001
+        request._read_started = False  # type: ignore[attr-defined]  # noqa: SLF001
+        request._dont_enforce_csrf_checks = True  # type: ignore[attr-defined]  # noqa: SLF001  (the outer one was checked)
+        for name in ("user", "session"):
+            if hasattr(self._request, name):
+                setattr(request, name, getattr(self._request, name))
+        found = resolve(request.path)
+        response = found.func(request, **found.kwargs)
+        if response.status_code >= 400:
+            raise _Refused(_said(response.data))
+        return response.data
+
+
+_OF_THE_OUTER = frozenset({"HTTP_IF_MATCH", "HTTP_IDEMPOTENCY_KEY", "HTTP_ACCEPT"})
+
+
+def _path(kind: Kind, row: Fields) -> dict[str, Any]:
+    """Return what the path of an object has in it."""
+    if kind.is_by_name:
+        return {"name": row["name"]}
+    return {f"{kind.one.removeprefix('api-').replace('-', '_')}_id": row["id"]}
+
+
+def _taken(route_name: str, method: str, **path: Any) -> Mapping[str, Any]:
+    """Return the fields that a view takes."""
+    view: Any = resolve(reverse(route_name, kwargs=path)).func
+    fields: Mapping[str, Any] = getattr(view.view_class, method).contract.body().get_fields()
+    return fields
+
+
+def _said(problem: Mapping[str, Any]) -> str:
+    errors = problem.get("errors") or []
+    return "; ".join(f"{one['field']}: {one['detail']}" for one in errors) or str(problem.get("detail", problem))
+
+
+urlpatterns = [route("configuration/", Configuration, name="api-configuration")]

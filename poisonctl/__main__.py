@@ -1,0 +1,5 @@
+"""Runs the commands: `python -m poisonctl`."""
+
+from poisonctl.commands import main
+
+main()
