@@ -21,6 +21,8 @@ DIRECTORY = "/run/secrets/poisonadmin"
 OF_LIBRARIES = {"AWS_SHARED_CREDENTIALS_FILE", "SPARK_CONF_DIR", "SPARK_LOCAL_DIRS", "SPARK_LOCAL_HOSTNAME"}
 # Of the image, of `make up`, or not for a cluster.
 LEFT_OUT = {"POISONADMIN_PORT", "POISONADMIN_STATIC_ROOT", "POISONADMIN_DEBUG", "JAVA_HOME", "PYSPARK_PYTHON"}
+# Values of Spark's that cases.yaml tests.
+ELSEWHERE = {"SPARK_MASTER", "SPARK_CONF_DIR"}
 CONNECT = "secrets: {sparkRemote: {existingSecret: connect}}"
 # Asks Django for the path of a probe, with the probe's headers.
 ASK = """import django, json, sys; django.setup()
@@ -51,7 +53,7 @@ def pods(values: str) -> dict[str, Any]:
         if name.startswith(("Deployment", "Job")):
             pod = one["spec"]["template"]["spec"]
             [sources] = [volume["projected"]["sources"] for volume in pod["volumes"] if volume["name"] == "secrets"]
-            files = {item["path"] for source in sources for item in source["secret"]["items"]}
+            files = {item["path"].removeprefix("spark/") for source in sources for item in source["secret"]["items"]}
             found[name.split()[1].replace("migrate", "prepare")] = (pod["containers"][0], files)
     return found
 
@@ -70,7 +72,7 @@ def test_processes_secrets_and_limits_are_those_of_docker_compose() -> None:
         assert files - {"aws-credentials", "mail-url", "oidc-client-secret"} == {*service["secrets"]}
         assert container["resources"]["limits"]["memory"] == service["mem_limit"].replace("g", "Gi")
         variables = {one["name"]: one.get("value", "").replace(DIRECTORY, "/run/secrets") for one in container["env"]}
-        assert variables.items() >= {one for one in service["environment"].items() if one[0] != "SPARK_MASTER"}
+        assert variables.items() >= {one for one in service["environment"].items() if one[0] not in ELSEWHERE}
         if name not in ("web", "prepare"):
             assert container["livenessProbe"]["exec"]["command"] == ["sh", "-c", service["healthcheck"]["test"][1]]
 

@@ -62,7 +62,7 @@ secretKey: {variable: POISONADMIN_SECRET_KEY_FILE, file: secret-key}
 awsCredentials: {variable: AWS_SHARED_CREDENTIALS_FILE, file: aws-credentials}
 migrationDatabaseUrl: {variable: MIGRATION_DATABASE_URL_FILE, file: migration-database-url, for: [migrate]}
 sparkRemote: {variable: SPARK_REMOTE_FILE, file: spark-remote, for: [spark-redelivery, spark-batch]}
-sparkDefaults: {variable: SPARK_CONF_DIR, file: spark-defaults.conf, for: [spark-redelivery, spark-batch]}
+sparkDefaults: {variable: SPARK_CONF_DIR, file: spark/spark-defaults.conf, for: [spark-redelivery, spark-batch]}
 mailUrl: {variable: POISONADMIN_MAIL_URL_FILE, file: mail-url, for: [web, io]}
 oidcClientSecret: {variable: POISONADMIN_OIDC_CLIENT_SECRET_FILE, file: oidc-client-secret, for: [web]}
 {{- end }}
@@ -95,8 +95,9 @@ oidcClientSecret: {variable: POISONADMIN_OIDC_CLIENT_SECRET_FILE, file: oidc-cli
 {{- end }}
 {{- range $secret, $where := include "poisonadmin.secrets" $root | fromYaml }}
   {{- if and (index $values.secrets $secret).existingSecret (has $component (default (list $component) $where.for)) }}
-    {{- $file := ternary "" (printf "/%s" $where.file) (eq $secret "sparkDefaults") }}
-    {{- $_ := set $variables $where.variable (printf "/run/secrets/poisonadmin%s" $file) }}
+    {{- /* A directory without other files: Spark on Kubernetes copies what is beside its settings to a ConfigMap. */}}
+    {{- $file := trimSuffix "/spark-defaults.conf" $where.file }}
+    {{- $_ := set $variables $where.variable (printf "/run/secrets/poisonadmin/%s" $file) }}
   {{- end }}
 {{- end }}
 {{- toYaml $variables }}
