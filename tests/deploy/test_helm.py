@@ -77,6 +77,11 @@ def test_processes_secrets_and_limits_are_those_of_docker_compose() -> None:
             assert container["livenessProbe"]["exec"]["command"] == ["sh", "-c", service["healthcheck"]["test"][1]]
 
 
+def test_the_user_is_that_of_the_image() -> None:
+    user = yaml.safe_load((CHART / "values.yaml").read_text())["user"]
+    assert f"useradd --system --uid {user} " in (PROJECT / "Dockerfile").read_text()
+
+
 def test_the_chart_knows_every_setting_and_no_other() -> None:
     known = set(settings.env._variables.asked)
     offered = json.loads((CHART / "values.schema.json").read_text())["properties"]["settings"]["properties"]
