@@ -44,11 +44,11 @@ ENV JAVA_HOME=/opt/java \
     PYSPARK_PYTHON=/opt/poisonadmin/bin/python \
     PYTHONPATH=/app \
     PYTHONUNBUFFERED=1
-# Spark's scripts use ps.
+# Spark's scripts use ps. A cluster that lets no container run as root wants the number of the user.
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends procps \
     && rm -rf /var/lib/apt/lists/* \
-    && useradd --system --user-group --home-dir /var/lib/poisonadmin --create-home poisonadmin
+    && useradd --system --uid 999 --user-group --home-dir /var/lib/poisonadmin --create-home poisonadmin
 COPY --from=packages /opt/poisonadmin /opt/poisonadmin
 COPY --from=assets /app ./
 COPY --from=bill /app/python.cdx.json ./

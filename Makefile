@@ -72,13 +72,14 @@ test-containers: install ## Build the image and run docker-compose.yml on podman
 	@$(BIN)/python -m tests.containers
 
 .PHONY: check
-check: install ## Check style, types, import rules and migrations
+check: install ## Check style, types, import rules, migrations and the Helm chart
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	DJANGO_SETTINGS_MODULE=tests.typing_settings $(BIN)/python -W ignore manage.py makemigrations --check --dry-run
 	$(BIN)/djlint --quiet --lint templates
+	$(BIN)/python -m tests.deploy.chart
 
 .PHONY: bench
 bench: install assets ## Measure throughput, latency and memory; ARGS chooses

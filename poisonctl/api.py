@@ -15,7 +15,7 @@ REFUSED, NO_ANSWER = 3, 4
 TIMEOUT_SECONDS = 60
 
 
-class Failed(Exception):
+class RequestFailed(Exception):
     """Raised when nothing came of a request. `status`: with which the command exits, `REFUSED` or `NO_ANSWER`."""
 
     def __init__(self, text: str, status: int) -> None:
@@ -34,30 +34,30 @@ class Api:
     def of(cls, environment: Mapping[str, str]) -> "Api":
         """Return that of `POISONADMIN_URL`, with the token of `POISONADMIN_TOKEN` or of the file of `…_FILE`.
 
-        Errors: `Failed`.
+        Errors: `RequestFailed`.
         """
         token = environment.get(TOKEN, "")
         if path := environment.get(TOKEN_FILE, ""):
             try:
                 token = Path(path).read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError) as error:
-                raise Failed(f"{TOKEN_FILE}: {error}", REFUSED) from None
+                raise RequestFailed(f"{TOKEN_FILE}: {error}", REFUSED) from None
         if not token.strip():
-            raise Failed(
+            raise RequestFailed(
                 f"Set {TOKEN}, or {TOKEN_FILE} to a file with it: the page of an account makes tokens.", REFUSED
             )
         return cls(environment.get(URL, "") or LOCAL, token.strip())
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
-        """Return what is at a path. Errors: `Failed`."""
+        """Return what is at a path. Errors: `RequestFailed`."""
         return json.loads(self.raw("GET", _with(path, query)))
 
     def post(self, path: str, body: Any) -> Any:
-        """Send an object and return the answer. Errors: `Failed`."""
+        """Send an object and return the answer. Errors: `RequestFailed`."""
         return json.loads(self.raw("POST", path, body))
 
     def pages(self, path: str, query: Mapping[str, Any], most: int) -> Iterator[Any]:
-        """Yield the first so many objects of a list. Errors: `Failed`."""
+        """Yield the first so many objects of a list. Errors: `RequestFailed`."""
         url: str | None = _with(path, {**query, "limit": min(most, 200)})
         while url is not None and most > 0:
             page = json.loads(self.raw("GET", url))
@@ -66,7 +66,7 @@ class Api:
             url = page["next"]
 
     def raw(self, method: str, path: str, body: Any = None) -> bytes:
-        """Send a request and return the body of its answer. Errors: `Failed`."""
+        """Send a request and return the body of its answer. Errors: `RequestFailed`."""
         # Links of a list are whole addresses; as many as a proxy makes of them, the place asked is ours.
         place = self._base + path.partition("/api/v1/")[2] if "/api/v1/" in path else self._base + path
         headers = {
@@ -81,9 +81,11 @@ class Api:
                 content: bytes = answer.read()
         except urllib.error.HTTPError as error:
             with error:
-                raise Failed(_said(error.code, error.read()), REFUSED if error.code < 500 else NO_ANSWER) from None
+                raise RequestFailed(
+                    _described(error.code, error.read()), REFUSED if error.code < 500 else NO_ANSWER
+                ) from None
         except (OSError, ValueError) as error:
-            raise Failed(f"{self._base} does not answer: {getattr(error, 'reason', error)}", NO_ANSWER) from None
+            raise RequestFailed(f"{self._base} does not answer: {getattr(error, 'reason', error)}", NO_ANSWER) from None
         return content
 
 
@@ -92,7 +94,7 @@ def _with(path: str, query: Mapping[str, Any] | None) -> str:
     return f"{path}?{urlencode(asked, doseq=True)}" if asked else path
 
 
-def _said(status: int, body: bytes) -> str:
+def _described(status: int, body: bytes) -> str:
     try:
         problem = json.loads(body)
         fields = "".join(f"\n{one['field']}: {one['detail']}" for one in problem.get("errors", ()))

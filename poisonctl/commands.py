@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from poisonctl.api import Api, Failed, environment
+from poisonctl.api import Api, RequestFailed, environment
 from poisonctl.document import InvalidDocument, read_document, write_document
 
 DIFFERENT, WRONG, TOO_LATE = 1, 2, 5
@@ -38,7 +38,7 @@ def main() -> None:
     except InvalidDocument as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(WRONG)
-    except Failed as error:
+    except RequestFailed as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(error.status)
     except BrokenPipeError:
@@ -89,13 +89,12 @@ def _cell(value: Any) -> str:
 
 
 @cli.command()
-@click.option("--state", default="NDLV", show_default=True, help="Groups with messages in this state.")
 @many
 @as_json
 @click.pass_obj
-def groups(api: Api, state: str, limit: int, output: str) -> None:
-    """List failure groups, those with most messages first."""
-    _print(api.pages("groups/", {"state": state}, limit), ("id", "counts", "title", "addresses"), output)
+def groups(api: Api, limit: int, output: str) -> None:
+    """List failure groups, those with most messages that wait for a decision first."""
+    _print(api.pages("groups/", {"ordering": "-undecided"}, limit), ("id", "counts", "title", "addresses"), output)
 
 
 @cli.command()
@@ -247,13 +246,16 @@ def ledger(api: Api, operation_id: int, csv: bool, output: str) -> None:
 @cli.command()
 @click.argument("kind", default="failures")
 @click.option("-q", "--words", help="Words of the search box.")
-@click.option("--format", "written_as", default="csv", show_default=True, help="csv, ndjson, parquet or xlsx.")
+@click.option("--format", "written_as", default="csv", show_default=True, help="csv, ndjson, parquet, xlsx or json.")
 @click.option("-O", "--file", type=click.File("wb", lazy=True), default="-", help="Where to write it.")
 @click.pass_obj
 def report(api: Api, kind: str, words: str | None, written_as: str, file: Any) -> None:
     """Make a report and write its file."""
     asked = {"kind": kind, "format": written_as, "filter": {"q": [words]} if words else {}}
     made = api.post("reports/", asked)
+    if "rows" in made:  # few rows as JSON are in the answer
+        file.write(json.dumps(made, ensure_ascii=False).encode() + b"\n")
+        return
     while made["state"] in ("queued", "running", "cancelling"):
         time.sleep(POLL_SECONDS)
         made = api.get(f"reports/{made['id']}/")

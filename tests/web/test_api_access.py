@@ -137,6 +137,8 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
     ("api-erasures", "get"): ({}, None, 403, 403, 200, 403),
     ("api-erasures", "post"): ({}, {"filter": {"message_id": "x"}, **WHY}, 403, 403, 202, 403),
     ("api-erasure", "get"): ({"erasure_id": "erasure"}, None, 403, 403, 200, 403),
+    ("api-configuration", "get"): ({}, None, 403, 403, 200, 200),
+    ("api-configuration", "post"): ({}, {"configuration": {}}, 403, 403, 200, 200),
     ("api-failures", "get"): ({}, None, 200, 200, 200, 200),
     ("api-groups", "get"): ({}, None, 200, 200, 200, 200),
     ("api-group-proposals", "get"): ({}, None, 200, 200, 200, 200),

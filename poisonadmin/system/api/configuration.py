@@ -23,8 +23,8 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.rules.domain.rules import Stage
 from poisonadmin.system.domain.configuration import (
     KINDS,
+    ConfigurationKind,
     Fields,
-    Kind,
     differences,
     key_of,
     named,
@@ -114,7 +114,7 @@ class _Refused(Exception):
 
 @dataclass(frozen=True)
 class _Change:
-    kind: Kind
+    kind: ConfigurationKind
     fields: Fields
     change: str
     differs: Mapping[str, list[Any]]
@@ -130,7 +130,7 @@ class _Inside:
         self._request = request
         self.refusals: list[str] = []
 
-    def rows(self, kind: Kind) -> Iterator[dict[str, Any]]:
+    def rows(self, kind: ConfigurationKind) -> Iterator[dict[str, Any]]:
         """Yield the objects of a kind as the API shows them."""
         query = ""
         while True:
@@ -140,13 +140,13 @@ class _Inside:
                 return
             query = urlsplit(page["next"]).query
 
-    def written(self, kind: Kind, row: Fields) -> dict[str, Any]:
+    def written(self, kind: ConfigurationKind, row: Fields) -> dict[str, Any]:
         """Return an object as it stands in a document."""
         taken = _taken(kind.route, "post")
         fields = [*taken, *(["is_enabled"] if self._has_switch(kind) else [])]
         return written(kind, row, list(dict.fromkeys(fields)))
 
-    def applied(self, kind: Kind, wanted: Any, *, prune: bool, with_secrets: bool) -> list[dict[str, Any]]:
+    def applied(self, kind: ConfigurationKind, wanted: Any, *, prune: bool, with_secrets: bool) -> list[dict[str, Any]]:
         """Bring the objects of a kind to what is wanted; return what has changed."""
         there = {key_of(kind, row): row for row in self.rows(kind)}
         changes: list[_Change | None] = []
@@ -171,7 +171,7 @@ class _Inside:
             changes += self._in_order(kind, [key_of(kind, one) for one in wanted])
         return [change.shown() for change in changes if change is not None]
 
-    def _in_order(self, kind: Kind, keys: list[tuple[str, ...]]) -> Iterator[_Change]:
+    def _in_order(self, kind: ConfigurationKind, keys: list[tuple[str, ...]]) -> Iterator[_Change]:
         """Have the rules of each stage apply in the order of the document, before those that are not in it."""
         for stage in Stage:
             before = [row for row in self.rows(kind) if row["stage"] == stage]
@@ -183,7 +183,7 @@ class _Inside:
                 names = [[row["name"] for row in rows] for rows in (before, after)]
                 yield _Change(kind, {"name": stage}, "move", {"order": names})
 
-    def _brought(self, kind: Kind, row: Any, fields: Fields, *, with_secrets: bool) -> Iterator[_Change]:
+    def _brought(self, kind: ConfigurationKind, row: Any, fields: Fields, *, with_secrets: bool) -> Iterator[_Change]:
         switched = fields.get("is_enabled") if self._has_switch(kind) else None
         body = {name: value for name, value in fields.items() if not (switched is not None and name == "is_enabled")}
         if row is None:
@@ -205,14 +205,14 @@ class _Inside:
             )
             yield _Change(kind, fields, "switch", {"is_enabled": [not switched, switched]})
 
-    def _changed(self, kind: Kind, row: Fields, before: Fields, body: Fields) -> Any:
+    def _changed(self, kind: ConfigurationKind, row: Fields, before: Fields, body: Fields) -> Any:
         if kind.changed_by == "POST":
             return self._call("POST", kind.route, {**before, **body})
         taken = _taken(kind.one, kind.changed_by.lower(), **_path(kind, row))
         whole = {name: value for name, value in {**before, **body}.items() if name in taken}
         return self._call(kind.changed_by, kind.one, without_references(whole), **_path(kind, row))
 
-    def _removed(self, kind: Kind, row: Fields) -> _Change | None:
+    def _removed(self, kind: ConfigurationKind, row: Fields) -> _Change | None:
         try:
             with transaction.atomic():
                 self._call("DELETE", kind.one, **_path(kind, row))
@@ -221,14 +221,14 @@ class _Inside:
             return None
         return _Change(kind, row, "remove", {})
 
-    def _has_switch(self, kind: Kind) -> bool:
+    def _has_switch(self, kind: ConfigurationKind) -> bool:
         try:
             reverse(f"{kind.one}-enable", kwargs={"name": "x"} if kind.is_by_name else _path(kind, {"id": 1}))
         except NoReverseMatch:
             return False
         return True
 
-    def _reason(self, kind: Kind) -> dict[str, Any]:
+    def _reason(self, kind: ConfigurationKind) -> dict[str, Any]:
         taken = {"reason": "configuration applied", "without_dry_run": True}
         return taken if kind.name == "rules" else {"reason": taken["reason"]}
 
@@ -254,14 +254,14 @@ class _Inside:
         found = resolve(request.path)
         response = found.func(request, **found.kwargs)
         if response.status_code >= 400:
-            raise _Refused(_said(response.data))
+            raise _Refused(_described(response.data))
         return response.data
 
 
 _OF_THE_OUTER = frozenset({"HTTP_IF_MATCH", "HTTP_IDEMPOTENCY_KEY", "HTTP_ACCEPT"})
 
 
-def _path(kind: Kind, row: Fields) -> dict[str, Any]:
+def _path(kind: ConfigurationKind, row: Fields) -> dict[str, Any]:
     """Return what the path of an object has in it."""
     if kind.is_by_name:
         return {"name": row["name"]}
@@ -275,7 +275,7 @@ def _taken(route_name: str, method: str, **path: Any) -> Mapping[str, Any]:
     return fields
 
 
-def _said(problem: Mapping[str, Any]) -> str:
+def _described(problem: Mapping[str, Any]) -> str:
     errors = problem.get("errors") or []
     return "; ".join(f"{one['field']}: {one['detail']}" for one in errors) or str(problem.get("detail", problem))
 

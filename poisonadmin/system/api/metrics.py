@@ -53,7 +53,7 @@ _OF_A_PROXY = re.compile(r"forwarded|via|x-real-ip|x-(forwarded|original|client|
 _READ = ("accepted", "duplicates", "rejected", "returned")
 
 
-class _Read(Collector):
+class _Figures(Collector):
     """Reads at each scrape; nothing is kept in this process, of which there may be several."""
 
     def collect(self) -> Iterator[Metric]:
@@ -137,7 +137,7 @@ def _of_history() -> Iterator[Metric]:
 def _exposition() -> bytes:
     """Return the metrics as text; without an answer of the database, those of this process and that there is none."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Read())
+    registry.register(_Figures())
     try:
         read, is_up = generate_latest(registry), True
     except (DatabaseError, PoolTimeout):

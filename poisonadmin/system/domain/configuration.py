@@ -14,7 +14,7 @@ Fields = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Kind:
+class ConfigurationKind:
     """Objects of one kind.
 
     `route`, `one`: the routes of the list and of one object. `key`: the fields that tell objects apart. `is_by_name`:
@@ -35,30 +35,34 @@ class Kind:
 SHARED = {"is_shared": True}
 # In the order in which they build on each other.
 KINDS = (
-    Kind("destinations", "api-destinations", "api-destination", is_by_name=True),
-    Kind("policies", "api-policies", "api-policy", ("match",)),
-    Kind("sources", "api-sources", "api-source"),
-    Kind("rules", "api-rules", "api-rule"),
-    Kind("masking_rules", "api-masking-rules", "api-masking-rule", ("match", "json_path", "header", "key", "regex")),
-    Kind("sign_off_rules", "api-sign-off-rules", "api-sign-off-rule", ("match", "action")),
-    Kind("alert_rules", "api-alert-rules", "api-alert-rule"),
-    Kind("restart_jobs", "api-restart-jobs", "api-restart-job"),
-    Kind(
+    ConfigurationKind("destinations", "api-destinations", "api-destination", is_by_name=True),
+    ConfigurationKind("policies", "api-policies", "api-policy", ("match",)),
+    ConfigurationKind("sources", "api-sources", "api-source"),
+    ConfigurationKind("rules", "api-rules", "api-rule"),
+    ConfigurationKind(
+        "masking_rules", "api-masking-rules", "api-masking-rule", ("match", "json_path", "header", "key", "regex")
+    ),
+    ConfigurationKind("sign_off_rules", "api-sign-off-rules", "api-sign-off-rule", ("match", "action")),
+    ConfigurationKind("alert_rules", "api-alert-rules", "api-alert-rule"),
+    ConfigurationKind("restart_jobs", "api-restart-jobs", "api-restart-job"),
+    ConfigurationKind(
         "saved_reports", "api-saved-reports", "api-saved-report", kept={"is_shared": True}, shown_as={"report": "asked"}
     ),
-    Kind("views", "api-views", "api-view", changed_by="POST", kept={"is_shared": True}),
-    Kind("accounts", "api-accounts", "api-account", is_by_name=True, changed_by="PATCH", kept={"is_active": True}),
+    ConfigurationKind("views", "api-views", "api-view", changed_by="POST", kept={"is_shared": True}),
+    ConfigurationKind(
+        "accounts", "api-accounts", "api-account", is_by_name=True, changed_by="PATCH", kept={"is_active": True}
+    ),
 )
 # A secret that has no name.
 LEFT_OUT = frozenset({"password"})
 
 
-def key_of(kind: Kind, fields: Fields) -> tuple[str, ...]:
+def key_of(kind: ConfigurationKind, fields: Fields) -> tuple[str, ...]:
     """Return what tells an object from the others of its kind."""
     return tuple("" if fields.get(name) is None else str(fields[name]) for name in kind.key)
 
 
-def named(kind: Kind, fields: Fields) -> str:
+def named(kind: ConfigurationKind, fields: Fields) -> str:
     """Return an object's name for people.
 
     >>> named(KINDS[0], {"name": "shop"})
@@ -67,7 +71,7 @@ def named(kind: Kind, fields: Fields) -> str:
     return f"{kind.name}/{' '.join(filter(None, key_of(kind, fields)))}"
 
 
-def written(kind: Kind, row: Fields, names: Sequence[str]) -> dict[str, Any]:
+def written(kind: ConfigurationKind, row: Fields, names: Sequence[str]) -> dict[str, Any]:
     """Return an object as it stands in a document. `row`: as the API shows it; `names`: the fields that it takes.
 
     >>> written(KINDS[0], {"id": 7, "name": "shop", "kind": "http", "secret_names": ["X-Key"]}, ["name", "kind"])
@@ -82,7 +86,7 @@ def written(kind: Kind, row: Fields, names: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _reference(kind: Kind, row: Fields, name: str) -> dict[str, str]:
+def _reference(kind: ConfigurationKind, row: Fields, name: str) -> dict[str, str]:
     text = re.sub(r"[^A-Z0-9]+", "_", f"{named(kind, row)}_{name}".upper())
     return {REFERENCE: text}
 
