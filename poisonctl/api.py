@@ -23,6 +23,16 @@ class RequestFailed(Exception):
         self.status = status
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect is an answer: followed, it would take the token to another host."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Follow nothing."""
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects)
+
+
 class Api:
     """The API of an installation."""
 
@@ -77,7 +87,7 @@ class Api:
         data = None if body is None else json.dumps(body).encode()
         try:
             request = urllib.request.Request(place, data, headers, method=method)  # noqa: S310
-            with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310
+            with _OPENER.open(request, timeout=TIMEOUT_SECONDS) as answer:
                 content: bytes = answer.read()
         except urllib.error.HTTPError as error:
             with error:

@@ -93,17 +93,18 @@ def _written_places() -> list[Path]:
     return [settings.HOME, *map(Path, filter(None, [*archive, *spills]))]
 
 
-def least_room(places: Sequence[Path]) -> tuple[str, int, int]:
+def least_room(places: Sequence[Path]) -> tuple[str | None, int | None, int | None]:
     """Return the place on the disk with the least room, as a share, with its free bytes and its size.
 
-    Of a place that is not there yet it is the directory that will hold it.
+    Of a place that is not there yet it is the directory that will hold it. A place that cannot be asked is left out.
     """
     found = []
     for place in places:
-        there = next(one for one in (place, *place.parents) if one.exists())
-        usage = shutil.disk_usage(there)
-        found.append((usage.free / max(usage.total, 1), str(place), usage.free, usage.total))
-    return min(found)[1:]
+        with suppress(OSError):
+            there = next(one for one in (place, *place.parents) if one.exists())
+            usage = shutil.disk_usage(there)
+            found.append((usage.free / max(usage.total, 1), str(place), usage.free, usage.total))
+    return min(found)[1:] if found else (None, None, None)
 
 
 _WORKER = """

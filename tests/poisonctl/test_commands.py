@@ -4,8 +4,10 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +166,24 @@ def test_a_tail_prints_what_comes(poisonadmin: Command) -> None:
     time.sleep(3)
     came = take_dead("orders.eu")
     assert tail.stdout.readline().split()[:3] == [str(came), "NDLV", "orders.eu"]
+
+
+def test_a_redirect_does_not_take_the_token_to_another_host(poisonadmin: Command) -> None:
+    asked = []
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append((self.path, self.headers["Authorization"]))
+            self.send_response(302)
+            self.send_header("Location", f"http://localhost:{server.server_address[1]}/taken")
+            self.end_headers()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        done = poisonadmin("groups", POISONADMIN_URL=f"http://127.0.0.1:{server.server_address[1]}")
+        server.shutdown()
+    assert (done.returncode, [path for path, _ in asked]) == (3, ["/api/v1/groups/?ordering=-undecided&limit=20"])
+    assert "302" in done.stderr
 
 
 def test_help_needs_no_token(poisonadmin: Command) -> None:

@@ -1,12 +1,15 @@
 """A worker is alive while it takes ticks, and a queue that stands still for a while ends none."""
 
 import contextlib
+import errno
 import logging
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import kombu
 import pytest
@@ -19,7 +22,7 @@ from poisonadmin.system.queries.overview import worker_silences
 from tests.services import _start, _stop
 from workers import heartbeat
 from workers.celery_app import KEY_PREFIX, TickQoS, app
-from workers.heartbeat import Ticks, WorkerHeartbeat, end_when_stalled
+from workers.heartbeat import Ticks, WorkerHeartbeat, end_when_stalled, least_room
 
 QUEUE = "ticks"
 
@@ -156,6 +159,22 @@ def test_a_worker_that_has_lost_redis_tries_again_every_two_seconds_for_ever() -
         nobody.ensure_connection(lambda _, wait: waits.append(wait), max_retries=2)
     assert waits == [2.0, 2.0]
     assert app.conf.broker_connection_max_retries is None
+
+
+def test_the_fullest_disk_is_found_and_a_place_that_cannot_be_asked_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def usage(place: Path) -> SimpleNamespace:
+        if place.name == "broken":
+            raise OSError(errno.ESTALE, "stale")
+        return SimpleNamespace(free=5 if place.name == "small" else 900, total=100 if place.name == "small" else 1000)
+
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+    for name in ("small", "large", "broken"):
+        (tmp_path / name).mkdir()
+    places = [tmp_path / "large", tmp_path / "broken", tmp_path / "small" / "not" / "there"]
+    assert least_room(places) == (str(places[2]), 5, 100)
+    assert least_room(places[1:2]) == (None, None, None)
 
 
 @pytest.mark.django_db(transaction=True)
