@@ -1,0 +1,164 @@
+"""Tries everything that an installation needs, one thing after the other, and says what to do about what is wrong."""
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import redis
+from django.conf import settings
+from django.core.mail import get_connection
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+
+from poisonadmin.core.domain.archive_place import within
+from poisonadmin.core.domain.errors import first_line
+from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.messages.queries.archived_index import archive_file_system
+from poisonadmin.store.schema import has_sessions
+from poisonadmin.system.queries.metrics import plain_figures, source_figures, worker_disks
+from poisonadmin.system.queries.overview import silent_kinds, worker_silences
+
+LEAST_FREE_SHARE = 0.1
+MOST_CLOCK_SECONDS = 2.0
+WORKERS = ("io", "spark-batch", "spark-redelivery")
+SECONDS = 5
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found of one thing. `advice`: what to do; empty where all is well."""
+
+    thing: str
+    said: str
+    advice: str = ""
+
+
+def examine() -> Iterator[Finding]:
+    """Yield what is found of each thing. Without the database, what is kept in it is left out."""
+    yield from _settings()
+    try:
+        yield from _database()
+    except DatabaseError as error:
+        yield Finding("database", first_line(error), "start PostgreSQL, or correct DATABASE_URL")
+        yield from _each({"queue": _queue, "archive": _archive, "mail": _mail})
+        return
+    kept = {"workers": _workers, "disks": _disks, "sources": _sources, "alerts": _alerts, "counts": _counts}
+    yield from _each({"queue": _queue, "archive": _archive, "mail": _mail, **kept})
+
+
+def _each(things: dict[str, Callable[[], Iterator[Finding]]]) -> Iterator[Finding]:
+    for thing, examined in things.items():
+        try:
+            yield from examined()
+        except Exception as error:  # whatever it is, the other things are to be tried
+            yield Finding(thing, first_line(error), "see the log")
+
+
+def _settings() -> Iterator[Finding]:
+    for text in settings.UNKNOWN_VARIABLES:
+        yield Finding("settings", text, "remove it, or write its name as docs/operate/configuration.md does")
+    if not settings.UNKNOWN_VARIABLES:
+        yield Finding("settings", "every variable is a setting")
+
+
+def _database() -> Iterator[Finding]:
+    [version, encoding, ahead] = fetch_rows(
+        "SELECT current_setting('server_version'), current_setting('server_encoding'),"
+        " extract(epoch FROM clock_timestamp())::float8 - %s",
+        [time.time()],
+    )[0]
+    executor = MigrationExecutor(connection)
+    missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    advice = f"run manage.py migrate: {len(missing)} migrations are missing" if missing else ""
+    if encoding != "UTF8":
+        advice = "create the database with ENCODING 'UTF8' TEMPLATE template0"
+    elif not has_sessions():
+        advice = "set pool_mode = session at the pooler, or name the server itself"
+    yield Finding("database", f"PostgreSQL {version} in {encoding}", advice)
+    is_off = abs(ahead) > MOST_CLOCK_SECONDS
+    yield Finding("clock", f"{abs(ahead):.1f} s from the database's", "synchronise both machines" if is_off else "")
+
+
+def _queue() -> Iterator[Finding]:
+    place = urlsplit(settings.REDIS_URL)
+    where = f"{place.hostname}:{place.port or 6379}"
+    options = {"socket_timeout": SECONDS, "socket_connect_timeout": SECONDS}
+    try:
+        with redis.Redis.from_url(settings.REDIS_URL, **options) as client:
+            client.ping()
+    except (redis.RedisError, OSError) as error:
+        yield Finding("queue", f"{where}: {first_line(error)}", "start Valkey or Redis, or correct REDIS_URL")
+    else:
+        yield Finding("queue", f"{where} answers")
+
+
+def _archive() -> Iterator[Finding]:
+    place = within(settings.ARCHIVE, f"doctor-{secrets.token_hex(8)}")
+    try:
+        files, path = archive_file_system(place)
+        if "://" not in settings.ARCHIVE:
+            files.create_dir(archive_file_system(settings.ARCHIVE)[1], recursive=True)
+        with files.open_output_stream(path) as file:
+            file.write(b"x")
+        files.delete_file(path)
+    except (OSError, ValueError) as error:
+        yield Finding("archive", first_line(error), "make the place, its keys and its network right")
+    else:
+        yield Finding("archive", f"{settings.ARCHIVE.partition('?')[0]} takes files")
+
+
+def _mail() -> Iterator[Finding]:
+    if not settings.EMAIL_HOST:
+        yield Finding("mail", "none is sent: POISONADMIN_MAIL_URL is not set")
+        return
+    try:
+        with get_connection():
+            yield Finding("mail", f"{settings.EMAIL_HOST}:{settings.EMAIL_PORT} takes our login")
+    except OSError as error:
+        yield Finding("mail", first_line(error), "correct POISONADMIN_MAIL_URL, or start the mail server")
+
+
+def _workers() -> Iterator[Finding]:
+    silent = silent_kinds()
+    known = {name.partition("@")[0] for name, _ in worker_silences()}
+    if "" in silent:
+        yield Finding("workers", f"none has taken a tick for {silent['']:.0f} s", "start the beat")
+        return
+    for kind in WORKERS:
+        if kind not in known:
+            yield Finding("workers", f"no {kind} has ever taken a tick", f"start a worker {kind}")
+        elif kind in silent:
+            yield Finding("workers", f"{kind} has been silent for {silent[kind]:.0f} s", f"start a worker {kind}")
+        else:
+            yield Finding("workers", f"{kind} takes ticks")
+
+
+def _disks() -> Iterator[Finding]:
+    for worker, path, free, size in worker_disks():
+        said = f"{free / 2**30:,.1f} of {size / 2**30:,.1f} GiB are free at {path} for {worker}"
+        yield Finding("disks", said, "make room there" if free < LEAST_FREE_SHARE * size else "")
+
+
+def _sources() -> Iterator[Finding]:
+    for source in source_figures():
+        if source.unread_seconds:
+            said = f"{source.name} could not be read for {source.unread_seconds:.0f} s"
+            yield Finding("sources", said, "see its page for the error")
+        else:
+            yield Finding("sources", f"{source.name} is read")
+
+
+def _alerts() -> Iterator[Finding]:
+    for name in fetch_values("SELECT name FROM alert_rule WHERE is_enabled AND failing_since IS NOT NULL ORDER BY 1"):
+        yield Finding("alerts", f"the rule {name} cannot be sent", "see its deliveries for the answer")
+    if seconds := plain_figures().archive_unfinished_seconds:
+        said = f"its latest run began {seconds / 3600:.1f} h ago and has not succeeded"
+        yield Finding("archive", said, "" if seconds < 3600 else "see the page Archive for the error")
+
+
+def _counts() -> Iterator[Finding]:
+    wrong = fetch_values("SELECT coalesce(sum(wrong), 0)::bigint FROM counter_check")[0]
+    advice = "run manage.py verify_counts --repair" if wrong else ""
+    yield Finding("counts", f"wrong by {wrong:,} messages" if wrong else "right when they were last compared", advice)
