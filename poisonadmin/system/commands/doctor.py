@@ -27,43 +27,43 @@ SECONDS = 5
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What was found of one thing. `advice`: what to do; empty where all is well."""
+class Diagnosis:
+    """One thing, and its condition in words. `advice`: what to do; empty where all is well."""
 
     thing: str
-    said: str
+    words: str
     advice: str = ""
 
 
-def examine() -> Iterator[Finding]:
+def examine() -> Iterator[Diagnosis]:
     """Yield what is found of each thing. Without the database, what is kept in it is left out."""
     yield from _settings()
     try:
         yield from _database()
     except DatabaseError as error:
-        yield Finding("database", first_line(error), "start PostgreSQL, or correct DATABASE_URL")
+        yield Diagnosis("database", first_line(error), "start PostgreSQL, or correct DATABASE_URL")
         yield from _each({"queue": _queue, "archive": _archive, "mail": _mail})
         return
     kept = {"workers": _workers, "disks": _disks, "sources": _sources, "alerts": _alerts, "counts": _counts}
     yield from _each({"queue": _queue, "archive": _archive, "mail": _mail, **kept})
 
 
-def _each(things: dict[str, Callable[[], Iterator[Finding]]]) -> Iterator[Finding]:
+def _each(things: dict[str, Callable[[], Iterator[Diagnosis]]]) -> Iterator[Diagnosis]:
     for thing, examined in things.items():
         try:
             yield from examined()
         except Exception as error:  # whatever it is, the other things are to be tried
-            yield Finding(thing, first_line(error), "see the log")
+            yield Diagnosis(thing, first_line(error), "see the log")
 
 
-def _settings() -> Iterator[Finding]:
+def _settings() -> Iterator[Diagnosis]:
     for text in settings.UNKNOWN_VARIABLES:
-        yield Finding("settings", text, "remove it, or write its name as docs/operate/configuration.md does")
+        yield Diagnosis("settings", text, "remove it, or write its name as docs/operate/configuration.md does")
     if not settings.UNKNOWN_VARIABLES:
-        yield Finding("settings", "every variable is a setting")
+        yield Diagnosis("settings", "every variable is a setting")
 
 
-def _database() -> Iterator[Finding]:
+def _database() -> Iterator[Diagnosis]:
     [version, encoding, ahead] = fetch_rows(
         "SELECT current_setting('server_version'), current_setting('server_encoding'),"
         " extract(epoch FROM clock_timestamp())::float8 - %s",
@@ -76,12 +76,12 @@ def _database() -> Iterator[Finding]:
         advice = "create the database with ENCODING 'UTF8' TEMPLATE template0"
     elif not has_sessions():
         advice = "set pool_mode = session at the pooler, or name the server itself"
-    yield Finding("database", f"PostgreSQL {version} in {encoding}", advice)
+    yield Diagnosis("database", f"PostgreSQL {version} in {encoding}", advice)
     is_off = abs(ahead) > MOST_CLOCK_SECONDS
-    yield Finding("clock", f"{abs(ahead):.1f} s from the database's", "synchronise both machines" if is_off else "")
+    yield Diagnosis("clock", f"{abs(ahead):.1f} s from the database's", "synchronise both machines" if is_off else "")
 
 
-def _queue() -> Iterator[Finding]:
+def _queue() -> Iterator[Diagnosis]:
     place = urlsplit(settings.REDIS_URL)
     where = f"{place.hostname}:{place.port or 6379}"
     options = {"socket_timeout": SECONDS, "socket_connect_timeout": SECONDS}
@@ -89,12 +89,12 @@ def _queue() -> Iterator[Finding]:
         with redis.Redis.from_url(settings.REDIS_URL, **options) as client:
             client.ping()
     except (redis.RedisError, OSError) as error:
-        yield Finding("queue", f"{where}: {first_line(error)}", "start Valkey or Redis, or correct REDIS_URL")
+        yield Diagnosis("queue", f"{where}: {first_line(error)}", "start Valkey or Redis, or correct REDIS_URL")
     else:
-        yield Finding("queue", f"{where} answers")
+        yield Diagnosis("queue", f"{where} answers")
 
 
-def _archive() -> Iterator[Finding]:
+def _archive() -> Iterator[Diagnosis]:
     place = within(settings.ARCHIVE, f"doctor-{secrets.token_hex(8)}")
     try:
         files, path = archive_file_system(place)
@@ -104,61 +104,61 @@ def _archive() -> Iterator[Finding]:
             file.write(b"x")
         files.delete_file(path)
     except (OSError, ValueError) as error:
-        yield Finding("archive", first_line(error), "make the place, its keys and its network right")
+        yield Diagnosis("archive", first_line(error), "make the place, its keys and its network right")
     else:
-        yield Finding("archive", f"{settings.ARCHIVE.partition('?')[0]} takes files")
+        yield Diagnosis("archive", f"{settings.ARCHIVE.partition('?')[0]} takes files")
 
 
-def _mail() -> Iterator[Finding]:
+def _mail() -> Iterator[Diagnosis]:
     if not settings.EMAIL_HOST:
-        yield Finding("mail", "none is sent: POISONADMIN_MAIL_URL is not set")
+        yield Diagnosis("mail", "none is sent: POISONADMIN_MAIL_URL is not set")
         return
     try:
         with get_connection():
-            yield Finding("mail", f"{settings.EMAIL_HOST}:{settings.EMAIL_PORT} takes our login")
+            yield Diagnosis("mail", f"{settings.EMAIL_HOST}:{settings.EMAIL_PORT} takes our login")
     except OSError as error:
-        yield Finding("mail", first_line(error), "correct POISONADMIN_MAIL_URL, or start the mail server")
+        yield Diagnosis("mail", first_line(error), "correct POISONADMIN_MAIL_URL, or start the mail server")
 
 
-def _workers() -> Iterator[Finding]:
+def _workers() -> Iterator[Diagnosis]:
     silent = silent_kinds()
     known = {name.partition("@")[0] for name, _ in worker_silences()}
     if "" in silent:
-        yield Finding("workers", f"none has taken a tick for {silent['']:.0f} s", "start the beat")
+        yield Diagnosis("workers", f"none has taken a tick for {silent['']:.0f} s", "start the beat")
         return
     for kind in WORKERS:
         if kind not in known:
-            yield Finding("workers", f"no {kind} has ever taken a tick", f"start a worker {kind}")
+            yield Diagnosis("workers", f"no {kind} has ever taken a tick", f"start a worker {kind}")
         elif kind in silent:
-            yield Finding("workers", f"{kind} has been silent for {silent[kind]:.0f} s", f"start a worker {kind}")
+            yield Diagnosis("workers", f"{kind} has been silent for {silent[kind]:.0f} s", f"start a worker {kind}")
         else:
-            yield Finding("workers", f"{kind} takes ticks")
+            yield Diagnosis("workers", f"{kind} takes ticks")
 
 
-def _disks() -> Iterator[Finding]:
+def _disks() -> Iterator[Diagnosis]:
     for worker, path, free, size in worker_disks():
-        said = f"{free / 2**30:,.1f} of {size / 2**30:,.1f} GiB are free at {path} for {worker}"
-        yield Finding("disks", said, "make room there" if free < LEAST_FREE_SHARE * size else "")
+        words = f"{free / 2**30:,.1f} of {size / 2**30:,.1f} GiB are free at {path} for {worker}"
+        yield Diagnosis("disks", words, "make room there" if free < LEAST_FREE_SHARE * size else "")
 
 
-def _sources() -> Iterator[Finding]:
+def _sources() -> Iterator[Diagnosis]:
     for source in source_figures():
         if source.unread_seconds:
-            said = f"{source.name} could not be read for {source.unread_seconds:.0f} s"
-            yield Finding("sources", said, "see its page for the error")
+            words = f"{source.name} could not be read for {source.unread_seconds:.0f} s"
+            yield Diagnosis("sources", words, "see its page for the error")
         else:
-            yield Finding("sources", f"{source.name} is read")
+            yield Diagnosis("sources", f"{source.name} is read")
 
 
-def _alerts() -> Iterator[Finding]:
+def _alerts() -> Iterator[Diagnosis]:
     for name in fetch_values("SELECT name FROM alert_rule WHERE is_enabled AND failing_since IS NOT NULL ORDER BY 1"):
-        yield Finding("alerts", f"the rule {name} cannot be sent", "see its deliveries for the answer")
+        yield Diagnosis("alerts", f"the rule {name} cannot be sent", "see its deliveries for the answer")
     if seconds := plain_figures().archive_unfinished_seconds:
-        said = f"its latest run began {seconds / 3600:.1f} h ago and has not succeeded"
-        yield Finding("archive", said, "" if seconds < 3600 else "see the page Archive for the error")
+        words = f"its latest run began {seconds / 3600:.1f} h ago and has not succeeded"
+        yield Diagnosis("archive", words, "" if seconds < 3600 else "see the page Archive for the error")
 
 
-def _counts() -> Iterator[Finding]:
+def _counts() -> Iterator[Diagnosis]:
     wrong = fetch_values("SELECT coalesce(sum(wrong), 0)::bigint FROM counter_check")[0]
     advice = "run manage.py verify_counts --repair" if wrong else ""
-    yield Finding("counts", f"wrong by {wrong:,} messages" if wrong else "right when they were last compared", advice)
+    yield Diagnosis("counts", f"wrong by {wrong:,} messages" if wrong else "right when they were last compared", advice)

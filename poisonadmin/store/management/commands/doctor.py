@@ -20,7 +20,7 @@ class Command(BaseCommand):
         for found in examine():
             wrong += bool(found.advice)
             word, advice = ("WRONG", f": {found.advice}") if found.advice else ("ok", "")
-            self.stdout.write(f"{word:5}  {found.thing:9} {found.said}{advice}")
+            self.stdout.write(f"{word:5}  {found.thing:9} {found.words}{advice}")
         self.stdout.write(f"\n{wrong} to mend." if wrong else "\nAll is well.")
         if wrong:
             sys.exit(1)
