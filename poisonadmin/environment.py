@@ -39,8 +39,8 @@ MAX_NAME_CHARS = 40
 # As many characters as 128 random bits have in hexadecimal.
 MIN_KEY_CHARS = 32
 PREFIX = "POISONADMIN_"
-# Read by others than the settings: the supervisor, `make demo`, `manage.py source`, and the guard of consumers.
-_READ_ELSEWHERE = ("SUPERVISED", "SAMPLE_PORT", "BROKER_PASSWORD", "URL", "TOKEN")
+# Read by others than the settings: the supervisor, `make demo`, `manage.py source`, the guard, the command line.
+_READ_ELSEWHERE = ("SUPERVISED", "SAMPLE_PORT", "BROKER_PASSWORD", "URL", "TOKEN", "TOKEN_FILE")
 _HOST = re.compile(r"(\*|\.?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\])")
 
 

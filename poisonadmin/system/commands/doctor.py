@@ -12,6 +12,7 @@ from django.core.mail import get_connection
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
+from poisonadmin.alerts.queries.conditions import ENOUGH_FREE_BYTES, LEAST_FREE_SHARE
 from poisonadmin.core.domain.archive_place import within
 from poisonadmin.core.domain.errors import first_line
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
@@ -20,7 +21,6 @@ from poisonadmin.store.schema import has_sessions
 from poisonadmin.system.queries.metrics import plain_figures, source_figures, worker_disks
 from poisonadmin.system.queries.overview import silent_kinds, worker_silences
 
-LEAST_FREE_SHARE = 0.1
 MOST_CLOCK_SECONDS = 2.0
 WORKERS = ("io", "spark-batch", "spark-redelivery")
 SECONDS = 5
@@ -138,7 +138,9 @@ def _workers() -> Iterator[Diagnosis]:
 def _disks() -> Iterator[Diagnosis]:
     for worker, path, free, size in worker_disks():
         words = f"{free / 2**30:,.1f} of {size / 2**30:,.1f} GiB are free at {path} for {worker}"
-        yield Diagnosis("disks", words, "make room there" if free < LEAST_FREE_SHARE * size else "")
+        yield Diagnosis(
+            "disks", words, "make room there" if free < min(LEAST_FREE_SHARE * size, ENOUGH_FREE_BYTES) else ""
+        )
 
 
 def _sources() -> Iterator[Diagnosis]:

@@ -77,7 +77,8 @@ def written(kind: ConfigurationKind, row: Fields, names: Sequence[str]) -> dict[
     >>> written(KINDS[0], {"id": 7, "name": "shop", "kind": "http", "secret_names": ["X-Key"]}, ["name", "kind"])
     {'name': 'shop', 'kind': 'http', 'secrets': {'X-Key': {'$env': 'DESTINATIONS_SHOP_X_KEY'}}}
     """
-    shown = {name: kind.shown_as.get(name, name) for name in names if name not in LEFT_OUT}
+    key_first = dict.fromkeys([*(name for name in kind.key if name in names), *names])
+    shown = {name: kind.shown_as.get(name, name) for name in key_first if name not in LEFT_OUT}
     found = {name: row[one] for name, one in shown.items() if one in row}
     if secrets := row.get("secret_names"):
         found["secrets"] = {name: _reference(kind, row, name) for name in secrets}
