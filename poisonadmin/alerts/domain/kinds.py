@@ -93,7 +93,7 @@ KINDS: Mapping[AlertKind, AlertKindInfo] = {
     AlertKind.SIGN_OFF_RESULT: AlertKindInfo("Result of a sign-off", has_end=False),
     AlertKind.BREAK_GLASS: AlertKindInfo("Operation without its sign-off", has_end=False),
     AlertKind.COUNTS_WRONG: AlertKindInfo("Counts wrong"),
-    AlertKind.ARCHIVE_FAILS: AlertKindInfo("Archive fails", Limit("Time without an archive run", 60), has_address=False),
+    AlertKind.ARCHIVE_FAILS: AlertKindInfo("Archive fails", Limit("Length of an archive run", 60), has_address=False),
     AlertKind.DISK_FILLS: AlertKindInfo("Disk fills", has_address=False),
 }
 GROUP_KINDS = (AlertKind.NEW_GROUP, AlertKind.GROUP_GROWS_AGAIN)

@@ -11,23 +11,27 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from django.db import transaction
+from django.db import OperationalError, connection, transaction
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, resolve, reverse
 from rest_framework import serializers
 from rest_framework.response import Response
 
-from poisonadmin.core.commands import audit
-from poisonadmin.core.domain.access import Permission
+from poisonadmin.core.commands import audit, locks
+from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.locks import Lock
 from poisonadmin.rules.domain.rules import Stage
 from poisonadmin.system.domain.configuration import (
+    HIDDEN,
     KINDS,
     ConfigurationKind,
     Fields,
     differences,
+    given_of,
     key_of,
     named,
+    unresolved,
     without_references,
     written,
 )
@@ -39,7 +43,7 @@ CHANGE = {
     "type": "object",
     "properties": {
         "object": {"type": "string", "description": "Its kind and name, such as `destinations/shop`."},
-        "change": {"type": "string", "enum": ["create", "change", "remove", "switch", "move"]},
+        "change": {"type": "string", "enum": ["create", "change", "remove", "move"]},
         "fields": {
             "type": "object",
             "additionalProperties": {"type": "array", "items": {}},
@@ -79,9 +83,19 @@ class Configuration(ApiView):
 
     @contract(Permission.CONFIGURE, "configuration", {200: DOCUMENT})
     def get(self) -> Response:
-        """Return destinations, policies, sources, rules, alerts and the rest as one document, without secrets."""
-        inside = _Inside(self.request._request)  # noqa: SLF001
-        return Response({kind.name: [inside.written(kind, row) for row in inside.rows(kind)] for kind in KINDS})
+        """Return destinations, policies, sources, rules, alerts and the rest as one document, without secrets.
+
+        Of views and saved reports it has the shared ones of the caller.
+        """
+        inside = _Inside(self.request._request, self.principal)  # noqa: SLF001
+        try:
+            document = {
+                kind.name: [inside.written(kind, row) for row in inside.rows(kind) if _is_kept(kind, row)]
+                for kind in KINDS
+            }
+        except _Refused as refused:
+            raise NotAllowed(f"The configuration cannot be written whole: {refused}") from None
+        return Response(document)
 
     @contract(Permission.CONFIGURE, "configuration", {200: APPLIED}, body=ConfigurationInput)
     def post(self) -> Response:
@@ -91,8 +105,9 @@ class Configuration(ApiView):
         if unknown := set(body["configuration"]) - set(given):
             known = ", ".join(given)
             raise ConfigurationRefused(f"{', '.join(sorted(unknown))}: no kind of configuration; there are {known}.")
-        inside = _Inside(self.request._request)  # noqa: SLF001
-        with transaction.atomic():
+        inside = _Inside(self.request._request, self.principal)  # noqa: SLF001
+        with transaction.atomic(), connection.cursor() as cursor:
+            locks.hold(cursor, Lock.CONFIGURATION)  # before those that single objects take
             changes = []
             for kind in KINDS:
                 if (wanted := given[kind.name]) is not None:
@@ -126,16 +141,17 @@ class _Change:
 class _Inside:
     """Calls views for who has sent a request. `refusals`: what they refused, each with the object's name."""
 
-    def __init__(self, request: HttpRequest) -> None:
+    def __init__(self, request: HttpRequest, principal: Principal) -> None:
         self._request = request
+        self._principal = principal
         self.refusals: list[str] = []
 
     def rows(self, kind: ConfigurationKind) -> Iterator[dict[str, Any]]:
-        """Yield the objects of a kind as the API shows them."""
+        """Yield the objects of a kind as the API shows them, of views and reports one's own. Errors: `_Refused`."""
         query = ""
         while True:
             page = self._call("GET", kind.route, query=query)
-            yield from (row for row in page["results"] if all(row[k] == v for k, v in kind.kept.items()))
+            yield from (row for row in page["results"] if not kind.is_own or row["owner"] in self._principal.own_names)
             if page["next"] is None:
                 return
             query = urlsplit(page["next"]).query
@@ -148,69 +164,97 @@ class _Inside:
 
     def applied(self, kind: ConfigurationKind, wanted: Any, *, prune: bool, with_secrets: bool) -> list[dict[str, Any]]:
         """Bring the objects of a kind to what is wanted; return what has changed."""
-        there = {key_of(kind, row): row for row in self.rows(kind)}
-        changes: list[_Change | None] = []
-        seen = set()
         if not isinstance(wanted, list) or not all(isinstance(one, dict) for one in wanted):
             self.refusals.append(f"{kind.name}: must be a list of objects.")
             return []
-        for one in wanted:
-            fields = without_references(one)
+        changes: list[_Change | None] = []
+        seen: set[tuple[str, ...]] = set()
+        try:
+            there = {key_of(kind, row): row for row in self.rows(kind)}
+        except _Refused as refused:
+            self.refusals.append(f"{kind.name}: {refused}")
+            return []
+        for fields in wanted:
             key = key_of(kind, fields)
             try:
                 if key in seen:
                     raise _Refused("is in the document twice")
-                with transaction.atomic():
-                    changes += self._brought(kind, there.get(key), fields, with_secrets=with_secrets)
+                changes.append(self._brought(kind, there.get(key), fields, with_secrets=with_secrets))
             except _Refused as refused:
                 self.refusals.append(f"{named(kind, fields)}: {refused}")
             seen.add(key)
         if prune:
-            changes += [self._removed(kind, row) for key, row in there.items() if key not in seen]
+            gone = [row for key, row in there.items() if key not in seen and _is_kept(kind, row)]
+            changes += [self._removed(kind, row) for row in gone]
         if kind.name == "rules" and not self.refusals:
             changes += self._in_order(kind, [key_of(kind, one) for one in wanted])
         return [change.shown() for change in changes if change is not None]
 
-    def _in_order(self, kind: ConfigurationKind, keys: list[tuple[str, ...]]) -> Iterator[_Change]:
+    def _in_order(self, kind: ConfigurationKind, keys: list[tuple[str, ...]]) -> list[_Change]:
         """Have the rules of each stage apply in the order of the document, before those that are not in it."""
+        place = {key: n for n, key in enumerate(keys)}
+        changes = []
         for stage in Stage:
             before = [row for row in self.rows(kind) if row["stage"] == stage]
-            place = {key: n for n, key in enumerate(keys)}
             after = sorted(before, key=lambda row: place.get(key_of(kind, row), len(keys)))
+            now = list(before)
+            for n, row in enumerate(after):
+                if now[n] is not row:
+                    try:
+                        self._call("POST", f"{kind.one}-move", {"position": n + 1}, **_path(kind, row))
+                    except _Refused as refused:
+                        self.refusals.append(f"{named(kind, row)}: {refused}")
+                        return []
+                    now.remove(row)
+                    now.insert(n, row)
             if after != before:
-                for n, row in enumerate(after, 1):
-                    self._call("POST", f"{kind.one}-move", {"position": n}, **_path(kind, row))
                 names = [[row["name"] for row in rows] for rows in (before, after)]
-                yield _Change(kind, {"name": stage}, "move", {"order": names})
+                changes.append(_Change(kind, {"name": stage}, "move", {"order": names}))
+        return changes
 
-    def _brought(self, kind: ConfigurationKind, row: Any, fields: Fields, *, with_secrets: bool) -> Iterator[_Change]:
-        switched = fields.get("is_enabled") if self._has_switch(kind) else None
-        body = {name: value for name, value in fields.items() if not (switched is not None and name == "is_enabled")}
-        if row is None:
-            row = self._call("POST", kind.route, body)
-            yield _Change(kind, fields, "create", {})
-        else:
+    def _brought(self, kind: ConfigurationKind, row: Any, fields: Fields, *, with_secrets: bool) -> _Change | None:
+        """Create or change an object; return what has changed, None where nothing has. Errors: `_Refused`."""
+        if self._has_switch(kind) and not isinstance(fields.get("is_enabled", True), bool):
+            raise _Refused("is_enabled: must be true or false")
+        with transaction.atomic():
+            if row is None:
+                if left := unresolved(fields):
+                    raise _Refused(f"{left[0]}: the variable is not set, and there is no value to keep")
+                body = {name: one for name, one in fields.items() if name != "is_enabled" or not self._has_switch(kind)}
+                self._switched(kind, self._call("POST", kind.route, body), fields)
+                return _Change(kind, fields, "create", {})
             before = self.written(kind, row)
-            given = differences({name: before.get(name) for name in body}, body)
-            given.pop("secrets", None)
-            if given or (with_secrets and "secrets" in body):
-                row = self._changed(kind, row, before, body if with_secrets else {**body, "secrets": None})
-                found = differences(before, self.written(kind, row))
-                found.pop("is_enabled", None)
-                if found or "secrets" in body:
-                    yield _Change(kind, fields, "change", found)
-        if switched is not None and row["is_enabled"] is not switched:
-            self._call(
-                "POST", f"{kind.one}-{'enable' if switched else 'disable'}", self._reason(kind), **_path(kind, row)
-            )
-            yield _Change(kind, fields, "switch", {"is_enabled": [not switched, switched]})
+            body, secret = given_of(before, fields, with_secrets=with_secrets)
+            if left := unresolved(body) or (unresolved(secret) if with_secrets else []):
+                raise _Refused(f"{left[0]}: the variable is not set; all secrets of an object are given, or none")
+            if differences({name: before.get(name) for name in body}, body) or secret:
+                changed = self._changed(kind, row, before, {**body, **secret})
+                found = differences(before, self.written(kind, self._switched(kind, changed, {**before, **fields})))
+                # A value that is stored in another form than it is written in is no change.
+                transaction.set_rollback(not found and not secret)
+                if found or secret:
+                    return _Change(kind, fields, "change", found | {name: ["…", "given anew"] for name in secret})
+        return None
+
+    def _switched(self, kind: ConfigurationKind, row: Fields, fields: Fields) -> Fields:
+        """Switch an object on or off, where the fields say so and it is not so; return it as it is then."""
+        wanted = fields.get("is_enabled") if self._has_switch(kind) else None
+        if wanted is None or row["is_enabled"] is wanted:
+            return row
+        action = f"{kind.one}-{'enable' if wanted else 'disable'}"
+        self._call("POST", action, self._reason(kind), **_path(kind, row))
+        return {**row, "is_enabled": wanted}
 
     def _changed(self, kind: ConfigurationKind, row: Fields, before: Fields, body: Fields) -> Any:
         if kind.changed_by == "POST":
-            return self._call("POST", kind.route, {**before, **body})
-        taken = _taken(kind.one, kind.changed_by.lower(), **_path(kind, row))
-        whole = {name: value for name, value in {**before, **body}.items() if name in taken}
-        return self._call(kind.changed_by, kind.one, without_references(whole), **_path(kind, row))
+            taken, path, route_name = _taken(kind.route, "post"), {}, kind.route
+        else:
+            path, route_name = _path(kind, row), kind.one
+            taken = _taken(kind.one, kind.changed_by.lower(), **path)
+        shown = {"to": row["to"]} if row.get("channel") in HIDDEN else {}  # sent back, it leaves the secret as it is
+        whole = {**without_references(before), **shown, **body}
+        wanted = {name: value for name, value in whole.items() if name in taken}
+        return self._call(kind.changed_by, route_name, wanted, **path)
 
     def _removed(self, kind: ConfigurationKind, row: Fields) -> _Change | None:
         try:
@@ -253,9 +297,15 @@ class _Inside:
                 setattr(request, name, getattr(self._request, name))
         found = resolve(request.path)
         response = found.func(request, **found.kwargs)
+        if response.status_code >= 500:
+            raise OperationalError(_described(response.data))
         if response.status_code >= 400:
             raise _Refused(_described(response.data))
         return response.data
+
+
+def _is_kept(kind: ConfigurationKind, row: Fields) -> bool:
+    return all(row[name] == value for name, value in kind.kept.items())
 
 
 _OF_THE_OUTER = frozenset({"HTTP_IF_MATCH", "HTTP_IDEMPOTENCY_KEY", "HTTP_ACCEPT"})

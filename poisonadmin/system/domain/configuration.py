@@ -19,7 +19,7 @@ class ConfigurationKind:
 
     `route`, `one`: the routes of the list and of one object. `key`: the fields that tell objects apart. `is_by_name`:
     paths have the name, and not an id. `kept`: objects with other values are left out. `shown_as`: fields that the API
-    shows under another name than it takes them.
+    shows under another name than it takes them. `is_own`: everybody has some of one's own.
     """
 
     name: str
@@ -30,6 +30,7 @@ class ConfigurationKind:
     changed_by: str = "PUT"
     kept: Fields = field(default_factory=dict)
     shown_as: Mapping[str, str] = field(default_factory=dict)
+    is_own: bool = False
 
 
 SHARED = {"is_shared": True}
@@ -46,13 +47,16 @@ KINDS = (
     ConfigurationKind("alert_rules", "api-alert-rules", "api-alert-rule"),
     ConfigurationKind("restart_jobs", "api-restart-jobs", "api-restart-job"),
     ConfigurationKind(
-        "saved_reports", "api-saved-reports", "api-saved-report", kept={"is_shared": True}, shown_as={"report": "asked"}
+        "saved_reports", "api-saved-reports", "api-saved-report", kept=SHARED, shown_as={"report": "asked"}, is_own=True
     ),
-    ConfigurationKind("views", "api-views", "api-view", changed_by="POST", kept={"is_shared": True}),
+    ConfigurationKind("views", "api-views", "api-view", changed_by="POST", kept=SHARED, is_own=True),
     ConfigurationKind(
         "accounts", "api-accounts", "api-account", is_by_name=True, changed_by="PATCH", kept={"is_active": True}
     ),
 )
+# Channels that are sent to by a secret, and what is shown in its place.
+HIDDEN = ("slack", "teams", "pagerduty")
+_SHOWN = re.compile(r"\bsecret [0-9a-f]{8}$")
 # A secret that has no name.
 LEFT_OUT = frozenset({"password"})
 
@@ -82,8 +86,9 @@ def written(kind: ConfigurationKind, row: Fields, names: Sequence[str]) -> dict[
     found = {name: row[one] for name, one in shown.items() if one in row}
     if secrets := row.get("secret_names"):
         found["secrets"] = {name: _reference(kind, row, name) for name in secrets}
-    if row.get("channel") in ("slack", "teams", "pagerduty"):
-        found["to"] = [_reference(kind, row, "to")]
+    if row.get("channel") in HIDDEN:
+        # Of PagerDuty an address may stand beside the secret.
+        found["to"] = [_reference(kind, row, "to") if _SHOWN.search(one) else one for one in row["to"]]
     return found
 
 
@@ -92,22 +97,47 @@ def _reference(kind: ConfigurationKind, row: Fields, name: str) -> dict[str, str
     return {REFERENCE: text}
 
 
-def without_references(value: Any) -> Any:
-    """Return what a client has written, without the references that it has not resolved.
+def without_references(fields: Fields) -> dict[str, Any]:
+    """Return the fields in which nothing is a reference.
 
-    >>> without_references({"url": "http://x", "secrets": {"X-Key": {"$env": "X"}}, "to": [{"$env": "Y"}]})
-    {'url': 'http://x'}
+    >>> without_references({"name": "shop", "secrets": {"X-Key": {"$env": "X"}}, "to": [{"$env": "Y"}]})
+    {'name': 'shop'}
     """
-    if not isinstance(value, Mapping):
-        return value
-    found = {name: without_references(one) for name, one in value.items() if not _has_reference(one)}
-    return {name: one for name, one in found.items() if one != {} or value[name] == {}}
+    return {name: value for name, value in fields.items() if not unresolved({name: value})}
 
 
-def _has_reference(value: Any) -> bool:
+def unresolved(value: Any, place: str = "") -> list[str]:
+    """Return where references stand that the client has not resolved.
+
+    >>> unresolved({"settings": {"a": {"$env": "A"}}, "to": ["x", {"$env": "Y"}]})
+    ['settings.a', 'to.1']
+    """
+    if isinstance(value, Mapping):
+        if set(value) == {REFERENCE}:
+            return [place]
+        return [one for name, inner in value.items() for one in unresolved(inner, f"{place}.{name}".strip("."))]
     if isinstance(value, list):
-        return any(map(_has_reference, value))
-    return isinstance(value, Mapping) and set(value) == {REFERENCE}
+        return [one for n, inner in enumerate(value) for one in unresolved(inner, f"{place}.{n}")]
+    return []
+
+
+def given_of(before: Fields, fields: Fields, *, with_secrets: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the fields that are given for an object that is there, and the secrets to be written.
+
+    A secret that is not resolved at all stays, and so do all without `with_secrets`.
+
+    >>> given_of({"to": [{"$env": "X"}]}, {"to": ["https://x"], "name": "a"}, with_secrets=False)
+    ({'name': 'a'}, {})
+    """
+    secret = {name for name in fields if name == "secrets" or (name == "to" and unresolved(before.get("to")))}
+    given = {name: value for name, value in fields.items() if name not in secret}
+    written_anew = {name: fields[name] for name in secret if with_secrets and _is_partly_given(fields[name])}
+    return given, written_anew
+
+
+def _is_partly_given(value: Any) -> bool:
+    values = list(value.values()) if isinstance(value, Mapping) else value
+    return isinstance(values, list) and any(not unresolved(one) for one in values)
 
 
 def differences(before: Fields, after: Fields) -> dict[str, list[Any]]:
