@@ -5,6 +5,7 @@ import os
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -52,6 +53,8 @@ class Api:
                 token = Path(path).read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError) as error:
                 raise RequestFailed(f"{TOKEN_FILE}: {error}", REFUSED) from None
+        if len(token.split()) > 1:
+            raise RequestFailed("The token has white space in it.", REFUSED)
         if not token.strip():
             raise RequestFailed(
                 f"Set {TOKEN}, or {TOKEN_FILE} to a file with it: the page of an account makes tokens.", REFUSED
@@ -60,17 +63,19 @@ class Api:
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
         """Return what is at a path. Errors: `RequestFailed`."""
-        return json.loads(self.raw("GET", _with(path, query)))
+        return _parsed(self.raw("GET", _with(path, query)))
 
     def post(self, path: str, body: Any) -> Any:
         """Send an object and return the answer. Errors: `RequestFailed`."""
-        return json.loads(self.raw("POST", path, body))
+        return _parsed(self.raw("POST", path, body))
 
     def pages(self, path: str, query: Mapping[str, Any], most: int) -> Iterator[Any]:
         """Yield the first so many objects of a list. Errors: `RequestFailed`."""
         url: str | None = _with(path, {**query, "limit": min(most, 200)})
         while url is not None and most > 0:
-            page = json.loads(self.raw("GET", url))
+            page = _parsed(self.raw("GET", url))
+            if "results" not in page:
+                raise RequestFailed(f"{self._base} gives no list: is it PoisonAdmin?", NO_ANSWER)
             yield from page["results"][:most]
             most -= len(page["results"])
             url = page["next"]
@@ -94,9 +99,19 @@ class Api:
                 raise RequestFailed(
                     _described(error.code, error.read()), REFUSED if error.code < 500 else NO_ANSWER
                 ) from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, HTTPException) as error:
             raise RequestFailed(f"{self._base} does not answer: {getattr(error, 'reason', error)}", NO_ANSWER) from None
         return content
+
+
+def _parsed(content: bytes) -> Any:
+    try:
+        found = json.loads(content)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise RequestFailed("The answer is no JSON object: is it PoisonAdmin?", NO_ANSWER)
+    return found
 
 
 def _with(path: str, query: Mapping[str, Any] | None) -> str:

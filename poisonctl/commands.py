@@ -5,6 +5,7 @@ wrongly, 3 when PoisonAdmin refused, 4 when it did not answer, and 5 when the ti
 """
 
 import json
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,6 +29,8 @@ many = click.option(
 
 def main() -> None:
     """Run the command of `sys.argv`."""
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `groups | head` wants no more
     try:
         cli(standalone_mode=False)
     except click.exceptions.Abort:
@@ -35,14 +38,12 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(WRONG)
-    except InvalidDocument as error:
-        click.echo(f"Error: {error}", err=True)
+    except (InvalidDocument, UnicodeDecodeError) as error:
+        click.echo(f"Error: {_plain(str(error))}", err=True)
         sys.exit(WRONG)
     except RequestFailed as error:
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"Error: {_plain(str(error))}", err=True)
         sys.exit(error.status)
-    except BrokenPipeError:
-        sys.exit(0)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -66,7 +67,7 @@ def _print(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], output: st
     """Print rows: as JSON, one object a line, or as a table of these columns."""
     if output == "json":
         for row in rows:
-            click.echo(json.dumps(row, ensure_ascii=False))
+            click.echo(_json(row))
         return
     cells = [[_cell(row.get(name)) for name in columns] for row in rows]
     widths = [max([len(name), *(len(row[place]) for row in cells)]) for place, name in enumerate(columns)]
@@ -84,8 +85,17 @@ def _cell(value: Any) -> str:
         value = " ".join(f"{name}={one}" for name, one in value.items() if one not in (None, 0, "", [], {}))
     if isinstance(value, list | tuple):
         value = ", ".join(map(str, value))
-    text = "" if value is None else str(value)
-    return "".join(char if char.isprintable() else "?" for char in text)[:100]
+    return _plain("" if value is None else str(value)).replace("\n", "?")[:100]
+
+
+def _plain(text: str) -> str:
+    """Return a text without what moves a terminal's cursor, but for the ends of lines."""
+    return "".join(char if char.isprintable() or char == "\n" else "?" for char in text)
+
+
+def _json(value: Any) -> str:
+    """Return a value as JSON in one line; for a terminal without what moves its cursor."""
+    return json.dumps(value, ensure_ascii=sys.stdout.isatty())
 
 
 @cli.command()
@@ -106,7 +116,7 @@ def show(api: Api, message_id: int, output: str) -> None:
     found = api.get(f"messages/{message_id}/")
     found["history"] = list(api.pages(f"messages/{message_id}/history/", {}, 200))
     if output == "json":
-        click.echo(json.dumps(found, ensure_ascii=False))
+        click.echo(_json(found))
         return
     history = found.pop("history")
     for name, value in found.items():
@@ -142,7 +152,7 @@ def tail(api: Api, words: str, every: float, output: str) -> None:
         for row in reversed(new):
             seen.add(row["id"])
             in_words = "  ".join(_cell(row[name]) for name in MESSAGE)
-            click.echo(json.dumps(row, ensure_ascii=False) if output == "json" else in_words)
+            click.echo(_json(row) if output == "json" else in_words)
         time.sleep(every)
 
 
@@ -213,7 +223,7 @@ def _until_over(api: Api, operation: Any, seconds: float) -> Any:
 
 def _tell(found: Mapping[str, Any], names: Sequence[str], output: str) -> None:
     if output == "json":
-        click.echo(json.dumps(found, ensure_ascii=False))
+        click.echo(_json(found))
         return
     for name in names:
         value = found.get(name)
@@ -276,7 +286,7 @@ def config() -> None:
 def export(api: Api, output: str) -> None:
     """Print the configuration as YAML; secrets are references to variables of the environment."""
     document = api.get("configuration/")
-    click.echo(json.dumps(document, ensure_ascii=False) if output == "json" else write_document(document), nl=False)
+    click.echo(_json(document) if output == "json" else write_document(document), nl=False)
 
 
 prune = click.option("--prune", is_flag=True, help="Remove objects of the file's kinds that are not in it.")
@@ -309,7 +319,7 @@ def _apply(api: Api, file: Any, output: str, **how: bool) -> None:
     document = read_document(file.read(), environment())
     found = api.post("configuration/", {"configuration": document, **how})
     if output == "json":
-        click.echo(json.dumps(found, ensure_ascii=False))
+        click.echo(_json(found))
     for one in found["changes"] if output == "text" else ():
         click.echo(f"{one['change']:7} {_cell(one['object'])}")
         for name, (before, after) in one["fields"].items():

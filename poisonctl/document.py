@@ -1,5 +1,6 @@
 """The configuration as a YAML file, whose secrets are references to variables of the environment."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,16 @@ class InvalidDocument(ValueError):
     """Raised when a file is not a document of a configuration."""
 
 
+class _Loader(yaml.SafeLoader):
+    """Leaves times the texts that they are in the API."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, form) for tag, form in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
 def read_document(text: str, environment: Mapping[str, str]) -> dict[str, Any]:
     """Return the document, each reference replaced where its variable is set. Errors: `InvalidDocument`.
 
@@ -19,12 +30,13 @@ def read_document(text: str, environment: Mapping[str, str]) -> dict[str, Any]:
     {'destinations': [{'name': 'shop', 'secrets': {'X': 'k', 'Y': {'$env': 'NONE'}}}]}
     """
     try:
-        found = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InvalidDocument(f"no YAML: {error}") from None
-    if not isinstance(found, dict):
-        raise InvalidDocument("must be kinds of configuration, each with a list of objects")
-    resolved: dict[str, Any] = _resolved(found, environment)
+        found = yaml.load(text, _Loader)  # noqa: S506  (a safe one)
+        if not isinstance(found, dict):
+            raise InvalidDocument("must be kinds of configuration, each with a list of objects")
+        resolved: dict[str, Any] = _resolved(found, environment)
+        json.dumps(resolved)
+    except (yaml.YAMLError, RecursionError, TypeError) as error:
+        raise InvalidDocument(f"no YAML that is JSON, too: {error}") from None
     return resolved
 
 

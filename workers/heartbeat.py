@@ -22,6 +22,7 @@ from poisonadmin.delivery.domain.lease import HEARTBEAT_SECONDS
 CHECK_SECONDS = 1.0
 STALLED_CHECKS = 10
 EXIT_STALLED = 72
+DISK_SECONDS = 5.0
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +133,9 @@ class WorkerHeartbeat:
         self._change = threading.Event()
         self._is_over = False
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        self._disk: tuple[str | None, int | None, int | None] = (None, None, None)
         self._thread.start()
+        threading.Thread(target=self._watch_disks, name="disks", daemon=True).start()
 
     def hold(self, run_id: int) -> None:
         """Keep the run alive from now on."""
@@ -149,6 +152,12 @@ class WorkerHeartbeat:
         self._is_over = True
         self._change.set()
         self._thread.join(timeout=5)
+
+    def _watch_disks(self) -> None:
+        """Measure in a thread of its own: a network's disk that is away would stop the heartbeat."""
+        while not self._is_over:
+            self._disk = least_room(_written_places())
+            time.sleep(DISK_SECONDS)
 
     def _run(self) -> None:
         connection: psycopg.Connection[tuple[object, ...]] | None = None
@@ -182,5 +191,4 @@ class WorkerHeartbeat:
             ended = connection.execute("SELECT id FROM run WHERE id = ANY(%s) AND ended_at IS NOT NULL", [list(runs)])
             self._runs.difference_update(row[0] for row in ended.fetchall())
         if (silent := ticks.silent_seconds()) is not None:
-            disk = least_room(_written_places())
-            connection.execute(_WORKER, [self._worker, platform.node(), os.getpid(), *disk, silent])
+            connection.execute(_WORKER, [self._worker, platform.node(), os.getpid(), *self._disk, silent])

@@ -117,7 +117,7 @@ def test_configuration_as_code(poisonadmin: Command, tmp_path: Path) -> None:
         {"name": "crm", "kind": "http", "config": {"url": "http://127.0.0.1:9/"}, "secrets": {"X": {"$env": "CRM"}}}
     )
     file.write_text(yaml.safe_dump(document))
-    differs = poisonadmin("config", "apply", "--check", str(file))
+    differs = poisonadmin("config", "apply", "--check", str(file), CRM="of the environment")
     assert differs.returncode == 1
     assert "create  destinations/crm" in differs.stdout
     assert "policies/orders.#" in differs.stdout
@@ -148,6 +148,7 @@ def test_configuration_as_code(poisonadmin: Command, tmp_path: Path) -> None:
         (["approve", "-f", "state", "--reason", "x"], {}, 2, "'state' is no NAME=VALUE"),
         (["approve", "-f", "stat=NDLV", "--reason", "x"], {}, 3, "stat"),
         (["config", "apply", "-"], {}, 2, "kinds of configuration"),
+        (["groups"], {"POISONADMIN_TOKEN": "pa_one\npa_two"}, 3, "white space"),
         (["nonsense"], {}, 2, "No such command"),
     ],
 )
@@ -184,6 +185,35 @@ def test_a_redirect_does_not_take_the_token_to_another_host(poisonadmin: Command
         server.shutdown()
     assert (done.returncode, [path for path, _ in asked]) == (3, ["/api/v1/groups/?ordering=-undecided&limit=20"])
     assert "302" in done.stderr
+
+
+@pytest.mark.parametrize("page", [b"<html>", b"{}", b"[]"])
+def test_what_is_not_poisonadmin_is_no_difference(poisonadmin: Command, page: bytes) -> None:
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(page)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        done = poisonadmin("groups", POISONADMIN_URL=f"http://127.0.0.1:{server.server_address[1]}")
+        server.shutdown()
+    assert (done.returncode, "Traceback" in done.stderr) == (4, False)
+    assert "is it PoisonAdmin?" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["a: &a [*a]", "a: !!binary eA==", "a: [", "\udcff"])
+def test_a_file_that_is_no_document_is_refused(poisonadmin: Command, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "configuration.yml"
+    file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    done = poisonadmin("config", "diff", str(file))
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+
+
+def test_a_time_in_a_file_is_the_text_of_the_api(poisonadmin: Command) -> None:
+    rule = "rules: [{name: a, stage: after, match: {address: a.#}, action: {do: park}, ends_at: 2099-01-01T00:00:00Z}]"
+    assert poisonadmin("config", "apply", "-", given=rule).returncode == 0
 
 
 def test_help_needs_no_token(poisonadmin: Command) -> None:

@@ -115,6 +115,10 @@ def test_without_a_database_metrics_say_so(db: None, monkeypatch: pytest.MonkeyP
     found = scraped()
     assert found["poisonadmin_database_up"] == 0
     assert "process_open_fds" in found
+    monkeypatch.setattr(metrics, "_principal", away)
+    with_a_token = Client(REMOTE_ADDR="10.0.0.7").get("/metrics", headers={"Authorization": "Bearer pa_x"})
+    assert (with_a_token.status_code, b"poisonadmin_database_up 0.0" in with_a_token.content) == (200, True)
+    assert b"process" not in with_a_token.content
     assert "poisonadmin_due" not in found
 
 

@@ -134,6 +134,12 @@ def _of_history() -> Iterator[Metric]:
         yield histogram
 
 
+def _is_up(is_up: bool) -> CollectorRegistry:
+    registry = CollectorRegistry(auto_describe=False)
+    Gauge("poisonadmin_database_up", "Whether the database has answered this scrape.", registry=registry).set(is_up)
+    return registry
+
+
 def _exposition() -> bytes:
     """Return the metrics as text; without an answer of the database, those of this process and that there is none."""
     registry = CollectorRegistry(auto_describe=False)
@@ -142,19 +148,22 @@ def _exposition() -> bytes:
         read, is_up = generate_latest(registry), True
     except (DatabaseError, PoolTimeout):
         read, is_up = b"", False
-    own = CollectorRegistry(auto_describe=False)
+    own = _is_up(is_up)
     ProcessCollector(registry=own)
-    Gauge("poisonadmin_database_up", "Whether the database has answered this scrape.", registry=own).set(is_up)
     return read + generate_latest(own) + generate_latest(REQUESTS)
 
 
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
     """Return the figures in Prometheus' text format."""
-    if not _may_see_metrics(request):
-        detail = "Metrics need a token or session with the permission `read`."
-        return plain_problem(request, status=403, code="not_allowed", detail=detail)
-    return HttpResponse(_exposition(), content_type=CONTENT_TYPE_LATEST)
+    try:
+        if not _may_see_metrics(request):
+            detail = "Metrics need a token or session with the permission `read`."
+            return plain_problem(request, status=403, code="not_allowed", detail=detail)
+        content = _exposition()
+    except (DatabaseError, PoolTimeout):  # whose token it is nobody can say
+        content = generate_latest(_is_up(False))
+    return HttpResponse(content, content_type=CONTENT_TYPE_LATEST)
 
 
 def _may_see_metrics(request: HttpRequest) -> bool:
