@@ -12,11 +12,11 @@ from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.core.queries.rows import database_time
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.messages.domain.states import Event
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.destination import Destination
-from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.metric import MetricTotal
 from poisonadmin.system.api import metrics
 from poisonadmin.system.commands.metric_totals import add_up
@@ -56,7 +56,7 @@ def happened(event: str = "delivered", message_id: int = 1, session: Any = None)
 def test_what_happens_is_counted_once(transactional_db: None) -> None:
     make_destination(max_delivery_attempts=1)
     delivered, failed = enqueue(2)
-    handed_in = Message.objects.latest("id").received_at
+    handed_in = database_time()
     claim()
     answer([delivered])
     Attempt.objects.filter(message_id=delivered).update(started_at=F("finished_at") - timedelta(seconds=0.3))
