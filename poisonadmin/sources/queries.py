@@ -19,6 +19,7 @@ from poisonadmin.core.queries.rows import (
     Versioned,
     columns,
     database_time,
+    fetch,
     fetch_by_id,
     known,
     stored_bytes,
@@ -88,6 +89,11 @@ class SourceRow(Versioned):
         return self.last_error is not None and not is_over
 
     @property
+    def trouble_since(self) -> datetime | None:
+        """When it was last read without an error; None where it is not in trouble."""
+        return (self.last_success_at or self.created_at) if self.is_in_trouble else None
+
+    @property
     def drained(self) -> list[str]:
         """The queues, topics or directory that it takes messages from."""
         if broker := BROKERS.get(self.kind):
@@ -139,6 +145,11 @@ def list_sources(*, principal: Principal, cursor: str | None = None, limit: int 
     if not principal.sees_everything:
         return Page([], None, None)
     return fetch_page(SourceRow, Sql("{rows} WHERE TRUE", rows=raw(_SELECT)), page)
+
+
+def switched_on_sources() -> list[SourceRow]:
+    """Return every source that is switched on, by name."""
+    return fetch(SourceRow, f"{_SELECT} WHERE s.is_enabled ORDER BY s.name")
 
 
 def get_source(source_id: int, *, principal: Principal) -> SourceRow:

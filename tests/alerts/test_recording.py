@@ -399,9 +399,12 @@ def in_own_session(act: Callable[[], object]) -> None:
 
 def test_an_archive_that_fails_is_reported_until_a_run_succeeds(make_rule: MakeRule) -> None:
     make_rule(kinds=["archive_fails"])
-    run = LongRun.objects.create(
-        kind="archive", requested_by="system", params={"is_dry_run": False}, error="the bucket is gone"
-    )
+
+    def begun(*, is_dry_run: bool, **fields: str) -> LongRun:
+        params = {"is_dry_run": is_dry_run}
+        return LongRun.objects.create(kind="archive", requested_by="system", params=params, position={}, **fields)
+
+    run = begun(is_dry_run=False, error="the bucket is gone")
     assert record_alerts() == 0
     age("run", "created_at", timedelta(minutes=61))
     assert record_alerts() == 1
@@ -409,9 +412,9 @@ def test_an_archive_that_fails_is_reported_until_a_run_succeeds(make_rule: MakeR
     LongRun.objects.filter(id=run.id).update(state="succeeded", error=None)
     record_alerts()
     assert kinds_open() == []
-    LongRun.objects.create(kind="archive", requested_by="kim", params={"is_dry_run": True}, error="x", state="failed")
+    begun(is_dry_run=True, error="x", state="failed")
     assert record_alerts() == 0
-    LongRun.objects.create(kind="archive", requested_by="kim", params={"is_dry_run": False}, error="x", state="failed")
+    begun(is_dry_run=False, error="x", state="failed")
     assert record_alerts() == 1
 
 

@@ -24,7 +24,7 @@ def problem_of(answer: Any, status: int) -> dict[str, Any]:
     assert found["status"] == status
     assert found["instance"].startswith("/api/v1/")
     assert found["detail"]
-    assert found["request_id"] == answer["X-Request-ID"] if "X-Request-ID" in answer else found["request_id"]
+    assert found["request_id"] == answer["X-Request-ID"]
     return found
 
 

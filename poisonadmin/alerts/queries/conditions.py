@@ -13,12 +13,14 @@ from poisonadmin.alerts.queries.operations import OPERATION_CONDITIONS
 from poisonadmin.alerts.queries.searched import longest_waiting
 from poisonadmin.alerts.queries.watched import Watched
 from poisonadmin.core.queries.masking import OUTSIDE, with_titles
-from poisonadmin.core.queries.rows import bounded, fetch, fetch_rows, fetch_values
+from poisonadmin.core.queries.rows import bounded, database_time, fetch, fetch_rows, fetch_values
 from poisonadmin.core.queries.sql import Sql, all_of
 from poisonadmin.groups.domain.annotations import failures_when, growth_of
 from poisonadmin.messages.queries.counts import NOW, wrong_counts_at
 from poisonadmin.messages.queries.due import come_due
 from poisonadmin.messages.queries.merged_groups import SEEN_AS
+from poisonadmin.runs.domain.kinds import KindName, RunState
+from poisonadmin.runs.queries.runs import latest_run
 from poisonadmin.search.queries.meanings import IS_SNOOZED
 
 CAP = 1000
@@ -141,16 +143,14 @@ def counts_wrong(of: Watched) -> list[Condition]:
 
 def archive_fails(of: Watched) -> list[Condition]:
     """Return the archive's latest run, where it failed or has met an error for longer than the limit."""
-    rows = fetch_rows(
-        """SELECT id, former_id, error, created_at, now() - created_at FROM (
-             SELECT * FROM run WHERE kind = 'archive' AND params->>'is_dry_run' = 'false' ORDER BY id DESC LIMIT 1) last
-           WHERE error IS NOT NULL AND (state = 'failed' OR (ended_at IS NULL AND created_at < now() - %s))""",
-        [of.limit],
-    )
-    return [
-        Condition("", began.isoformat(), titles.archive_fails(length, error), "/archive/", {"run_id": former or run_id})
-        for run_id, former, error, began, length in rows
-    ]
+    run = latest_run(KindName.ARCHIVE, {"is_dry_run": False})
+    if run is None or run.error is None:
+        return []
+    length = database_time() - run.created_at
+    if run.state != RunState.FAILED and (run.is_over or length <= of.limit):
+        return []
+    title = titles.archive_fails(length, run.error)
+    return [Condition("", run.created_at.isoformat(), title, "/archive/", {"run_id": run.id})]
 
 
 # A disk is nearly full from here on, and never with so much room: a tenth of a great one is more than is ever spilt.

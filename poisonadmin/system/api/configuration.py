@@ -4,16 +4,14 @@ Its objects are read and changed by the views that clients use one by one, so ri
 same. They are called in this process, in one transaction.
 """
 
-import io
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from django.db import OperationalError, connection, transaction
+from django.db import connection, transaction
 from django.http import HttpRequest
-from django.urls import NoReverseMatch, resolve, reverse
+from django.urls import NoReverseMatch, reverse
 from rest_framework import serializers
 from rest_framework.response import Response
 
@@ -36,6 +34,7 @@ from poisonadmin.system.domain.configuration import (
     written,
 )
 from poisonadmin.web.api.contract import JsonObject, StrictSerializer, contract
+from poisonadmin.web.api.inside import ViewRefused, call_view, fields_taken
 from poisonadmin.web.api.view import ApiView, route
 
 DOCUMENT = {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "object"}}}
@@ -93,7 +92,7 @@ class Configuration(ApiView):
                 kind.name: [inside.written(kind, row) for row in inside.rows(kind) if _is_kept(kind, row)]
                 for kind in KINDS
             }
-        except _Refused as refused:
+        except ViewRefused as refused:
             raise NotAllowed(f"The configuration cannot be written whole: {refused}") from None
         return Response(document)
 
@@ -123,10 +122,6 @@ class Configuration(ApiView):
         return Response({"changes": changes, "is_applied": is_applied})
 
 
-class _Refused(Exception):
-    """Carries what a view has answered."""
-
-
 @dataclass(frozen=True)
 class _Change:
     kind: ConfigurationKind
@@ -147,7 +142,7 @@ class _Inside:
         self.refusals: list[str] = []
 
     def rows(self, kind: ConfigurationKind) -> Iterator[dict[str, Any]]:
-        """Yield the objects of a kind as the API shows them, of views and reports one's own. Errors: `_Refused`."""
+        """Yield the objects of a kind as the API shows them, of views and reports one's own. Errors: `ViewRefused`."""
         query = ""
         while True:
             page = self._call("GET", kind.route, query=query)
@@ -158,7 +153,7 @@ class _Inside:
 
     def written(self, kind: ConfigurationKind, row: Fields) -> dict[str, Any]:
         """Return an object as it stands in a document."""
-        taken = _taken(kind.route, "post")
+        taken = fields_taken(kind.route, "post")
         fields = [*taken, *(["is_enabled"] if self._has_switch(kind) else [])]
         return written(kind, row, list(dict.fromkeys(fields)))
 
@@ -171,16 +166,16 @@ class _Inside:
         seen: set[tuple[str, ...]] = set()
         try:
             there = {key_of(kind, row): row for row in self.rows(kind)}
-        except _Refused as refused:
+        except ViewRefused as refused:
             self.refusals.append(f"{kind.name}: {refused}")
             return []
         for fields in wanted:
             key = key_of(kind, fields)
             try:
                 if key in seen:
-                    raise _Refused("is in the document twice")
+                    raise ViewRefused("is in the document twice")
                 changes.append(self._brought(kind, there.get(key), fields, with_secrets=with_secrets))
-            except _Refused as refused:
+            except ViewRefused as refused:
                 self.refusals.append(f"{named(kind, fields)}: {refused}")
             seen.add(key)
         if prune:
@@ -202,7 +197,7 @@ class _Inside:
                 if now[n] is not row:
                     try:
                         self._call("POST", f"{kind.one}-move", {"position": n + 1}, **_path(kind, row))
-                    except _Refused as refused:
+                    except ViewRefused as refused:
                         self.refusals.append(f"{named(kind, row)}: {refused}")
                         return []
                     now.remove(row)
@@ -213,20 +208,20 @@ class _Inside:
         return changes
 
     def _brought(self, kind: ConfigurationKind, row: Any, fields: Fields, *, with_secrets: bool) -> _Change | None:
-        """Create or change an object; return what has changed, None where nothing has. Errors: `_Refused`."""
+        """Create or change an object; return what has changed, None where nothing has. Errors: `ViewRefused`."""
         if self._has_switch(kind) and not isinstance(fields.get("is_enabled", True), bool):
-            raise _Refused("is_enabled: must be true or false")
+            raise ViewRefused("is_enabled: must be true or false")
         with transaction.atomic():
             if row is None:
                 if left := unresolved(fields):
-                    raise _Refused(f"{left[0]}: the variable is not set, and there is no value to keep")
+                    raise ViewRefused(f"{left[0]}: the variable is not set, and there is no value to keep")
                 body = {name: one for name, one in fields.items() if name != "is_enabled" or not self._has_switch(kind)}
                 self._switched(kind, self._call("POST", kind.route, body), fields)
                 return _Change(kind, fields, "create", {})
             before = self.written(kind, row)
             body, secret = given_of(before, fields, with_secrets=with_secrets)
             if left := unresolved(body) or (unresolved(secret) if with_secrets else []):
-                raise _Refused(f"{left[0]}: the variable is not set; all secrets of an object are given, or none")
+                raise ViewRefused(f"{left[0]}: the variable is not set; all secrets of an object are given, or none")
             if differences({name: before.get(name) for name in body}, body) or secret:
                 changed = self._changed(kind, row, before, {**body, **secret})
                 found = differences(before, self.written(kind, self._switched(kind, changed, {**before, **fields})))
@@ -247,10 +242,10 @@ class _Inside:
 
     def _changed(self, kind: ConfigurationKind, row: Fields, before: Fields, body: Fields) -> Any:
         if kind.changed_by == "POST":
-            taken, path, route_name = _taken(kind.route, "post"), {}, kind.route
+            taken, path, route_name = fields_taken(kind.route, "post"), {}, kind.route
         else:
             path, route_name = _path(kind, row), kind.one
-            taken = _taken(kind.one, kind.changed_by.lower(), **path)
+            taken = fields_taken(kind.one, kind.changed_by.lower(), **path)
         shown = {"to": row["to"]} if row.get("channel") in HIDDEN else {}  # sent back, it leaves the secret as it is
         whole = {**without_references(before), **shown, **body}
         wanted = {name: value for name, value in whole.items() if name in taken}
@@ -260,7 +255,7 @@ class _Inside:
         try:
             with transaction.atomic():
                 self._call("DELETE", kind.one, **_path(kind, row))
-        except _Refused as refused:
+        except ViewRefused as refused:
             self.refusals.append(f"{named(kind, row)}: {refused}")
             return None
         return _Change(kind, row, "remove", {})
@@ -276,39 +271,12 @@ class _Inside:
         taken = {"reason": "configuration applied", "without_dry_run": True}
         return taken if kind.name == "rules" else {"reason": taken["reason"]}
 
-    def _call(self, method: str, route_name: str, body: Fields | None = None, *, query: str = "", **path: Any) -> Any:
-        """Return what the view answers. Errors: `_Refused`, with what it says."""
-        raw = b"" if body is None else json.dumps(body).encode()
-        request = HttpRequest()
-        request.method, request.path = method, reverse(route_name, kwargs=path)
-        kept = {n: v for n, v in self._request.META.items() if n not in _OF_THE_OUTER}
-        request.META = {
-            **kept,
-            "QUERY_STRING": query,
-            "CONTENT_TYPE": "application/json",
-            "CONTENT_LENGTH": str(len(raw)),
-        }
-        request.GET = request.GET.__class__(query)
-        request._stream = io.BytesIO(raw)  # noqa: SLF001
-        request._read_started = False  # type: ignore[attr-defined]  # noqa: SLF001
-        request._dont_enforce_csrf_checks = True  # type: ignore[attr-defined]  # noqa: SLF001  (the outer one was checked)
-        for name in ("user", "session"):
-            if hasattr(self._request, name):
-                setattr(request, name, getattr(self._request, name))
-        found = resolve(request.path)
-        response = found.func(request, **found.kwargs)
-        if response.status_code >= 500:
-            raise OperationalError(_described(response.data))
-        if response.status_code >= 400:
-            raise _Refused(_described(response.data))
-        return response.data
+    def _call(self, *call: Any, **path: Any) -> Any:
+        return call_view(self._request, *call, **path)
 
 
 def _is_kept(kind: ConfigurationKind, row: Fields) -> bool:
     return all(row[name] == value for name, value in kind.kept.items())
-
-
-_OF_THE_OUTER = frozenset({"HTTP_IF_MATCH", "HTTP_IDEMPOTENCY_KEY", "HTTP_ACCEPT"})
 
 
 def _path(kind: ConfigurationKind, row: Fields) -> dict[str, Any]:
@@ -316,18 +284,6 @@ def _path(kind: ConfigurationKind, row: Fields) -> dict[str, Any]:
     if kind.is_by_name:
         return {"name": row["name"]}
     return {f"{kind.one.removeprefix('api-').replace('-', '_')}_id": row["id"]}
-
-
-def _taken(route_name: str, method: str, **path: Any) -> Mapping[str, Any]:
-    """Return the fields that a view takes."""
-    view: Any = resolve(reverse(route_name, kwargs=path)).func
-    fields: Mapping[str, Any] = getattr(view.view_class, method).contract.body().get_fields()
-    return fields
-
-
-def _described(problem: Mapping[str, Any]) -> str:
-    errors = problem.get("errors") or []
-    return "; ".join(f"{one['field']}: {one['detail']}" for one in errors) or str(problem.get("detail", problem))
 
 
 urlpatterns = [route("configuration/", Configuration, name="api-configuration")]

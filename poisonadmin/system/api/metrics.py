@@ -7,6 +7,7 @@ It needs a token or session with `read`, or a caller on this machine that no pro
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from itertools import accumulate
 
 from django.db import DatabaseError
@@ -22,9 +23,17 @@ from rest_framework.request import Request
 
 from poisonadmin.core.commands.authentication import LocalLoginOff, SecondFactorMissing, principal_of_session
 from poisonadmin.core.domain.access import SYSTEM, Permission, Principal
+from poisonadmin.core.queries.rows import database_time
 from poisonadmin.messages.queries.counts import Counts, counts
+from poisonadmin.sources.queries import SourceRow, switched_on_sources
 from poisonadmin.system.domain.metrics import BUCKETS, COUNTERS, MOST_VALUES, OTHER, SECONDS, SUM
-from poisonadmin.system.queries.metrics import counted_until, plain_figures, source_figures, totals, worker_disks
+from poisonadmin.system.queries.metrics import (
+    archive_unfinished_seconds,
+    counted_until,
+    plain_figures,
+    totals,
+    worker_disks,
+)
 from poisonadmin.system.queries.overview import recent_jobs, system_metrics, worker_silences
 from poisonadmin.web.api.authentication import TokenAuthentication
 from poisonadmin.web.api.observed import REQUESTS
@@ -71,6 +80,7 @@ class _Figures(Collector):
         yield _gauge("disk_bytes", size, ["worker", "path"], ((*of, n) for *of, _, n in disks))
         yield from _of_sources()
         figures = {**vars(system_metrics()), **vars(plain_figures())}
+        figures["archive_unfinished_seconds"] = archive_unfinished_seconds()
         for name, about in _PLAIN.items():
             yield GaugeMetricFamily(f"poisonadmin_{name}", about, value=figures[name])
         until = counted_until()
@@ -101,11 +111,11 @@ def _of_roots(found: Counts) -> Iterator[tuple[str, str, int]]:
 
 
 def _of_sources() -> Iterator[Metric]:
-    sources = source_figures()
+    sources, now = switched_on_sources(), database_time()
     lags = [(one.name, one.lag) for one in sources if one.lag is not None]
     yield _gauge("source_lag", "Messages that wait in a source.", ["source"], lags)
     about = "Time since a source was read without an error; 0 while there is none."
-    yield _gauge("source_unread_seconds", about, ["source"], ((one.name, one.unread_seconds) for one in sources))
+    yield _gauge("source_unread_seconds", about, ["source"], _unread(sources, now))
     read = CounterMetricFamily(
         "poisonadmin_source_messages", "Messages read from a source.", labels=["source", "result"]
     )
@@ -113,6 +123,11 @@ def _of_sources() -> Iterator[Metric]:
         for result in _READ:
             read.add_metric([one.name, result], getattr(one, result))
     yield read
+
+
+def _unread(sources: Sequence[SourceRow], now: datetime) -> Iterator[tuple[str, float]]:
+    for one in sources:
+        yield one.name, (now - one.trouble_since).total_seconds() if one.trouble_since else 0.0
 
 
 def _of_history() -> Iterator[Metric]:

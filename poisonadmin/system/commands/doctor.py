@@ -12,13 +12,15 @@ from django.core.mail import get_connection
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
+from poisonadmin.alerts.domain.conditions import one_line
 from poisonadmin.alerts.queries.conditions import ENOUGH_FREE_BYTES, LEAST_FREE_SHARE
 from poisonadmin.core.domain.archive_place import within
 from poisonadmin.core.domain.errors import first_line
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.messages.queries.archived_index import archive_file_system
+from poisonadmin.sources.queries import switched_on_sources
 from poisonadmin.store.schema import has_sessions
-from poisonadmin.system.queries.metrics import plain_figures, source_figures, worker_disks
+from poisonadmin.system.queries.metrics import archive_unfinished_seconds, worker_disks
 from poisonadmin.system.queries.overview import silent_kinds, worker_silences
 
 MOST_CLOCK_SECONDS = 2.0
@@ -44,8 +46,8 @@ def examine() -> Iterator[Diagnosis]:
         yield Diagnosis("database", first_line(error), "start PostgreSQL, or correct DATABASE_URL")
         yield from _each({"queue": _queue, "archive": _archive, "mail": _mail})
         return
-    kept = {"workers": _workers, "disks": _disks, "sources": _sources, "alerts": _alerts, "counts": _counts}
-    yield from _each({"queue": _queue, "archive": _archive, "mail": _mail, **kept})
+    kept = {"workers": _workers, "disks": _disks, "sources": _sources, "alerts": _alerts, "archive run": _archive_run}
+    yield from _each({"queue": _queue, "archive": _archive, "mail": _mail, **kept, "counts": _counts})
 
 
 def _each(things: dict[str, Callable[[], Iterator[Diagnosis]]]) -> Iterator[Diagnosis]:
@@ -144,10 +146,10 @@ def _disks() -> Iterator[Diagnosis]:
 
 
 def _sources() -> Iterator[Diagnosis]:
-    for source in source_figures():
-        if source.unread_seconds:
-            words = f"{source.name} could not be read for {source.unread_seconds:.0f} s"
-            yield Diagnosis("sources", words, "see its page for the error")
+    for source in switched_on_sources():
+        if source.is_in_trouble:
+            words = f"{source.name} cannot be read: {one_line(source.last_error or '')}"
+            yield Diagnosis("sources", words, "see its page")
         else:
             yield Diagnosis("sources", f"{source.name} is read")
 
@@ -155,7 +157,10 @@ def _sources() -> Iterator[Diagnosis]:
 def _alerts() -> Iterator[Diagnosis]:
     for name in fetch_values("SELECT name FROM alert_rule WHERE is_enabled AND failing_since IS NOT NULL ORDER BY 1"):
         yield Diagnosis("alerts", f"the rule {name} cannot be sent", "see its deliveries for the answer")
-    if seconds := plain_figures().archive_unfinished_seconds:
+
+
+def _archive_run() -> Iterator[Diagnosis]:
+    if seconds := archive_unfinished_seconds():
         words = f"its latest run began {seconds / 3600:.1f} h ago and has not succeeded"
         yield Diagnosis("archive", words, "" if seconds < 3600 else "see the page Archive for the error")
 

@@ -1,10 +1,12 @@
-"""Figures of `/metrics` beside those of the first page: totals, sources, disks, the archive and the database."""
+"""Figures of `/metrics` beside those of the first page: totals, disks, the archive and the database."""
 
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from poisonadmin.core.queries.rows import bounded, fetch, fetch_rows, fetch_values
+from poisonadmin.core.queries.rows import bounded, database_time, fetch, fetch_rows, fetch_values
+from poisonadmin.runs.domain.kinds import KindName, RunState
+from poisonadmin.runs.queries.runs import latest_run
 from poisonadmin.system.domain.metrics import Labels
 
 # Of the rows of `metric_total` the one that says until when the others have counted, in seconds since 1970.
@@ -23,39 +25,6 @@ def totals() -> dict[tuple[str, Labels], float]:
     return {(metric, tuple(json.loads(labels))): total for metric, labels, total in rows}
 
 
-@dataclass(frozen=True)
-class SourceFigures:
-    """A source that is switched on. `lag`: messages that wait there, None where nobody can say. `unread_seconds`: since
-    it was last read without an error."""
-
-    name: str
-    lag: int | None
-    unread_seconds: float
-    accepted: int
-    duplicates: int
-    rejected: int
-    returned: int
-
-
-def source_figures() -> list[SourceFigures]:
-    """Return the figures of each source that is switched on."""
-    with bounded():
-        return fetch(
-            SourceFigures,
-            """SELECT s.name, s.lag,
-                 CASE WHEN s.last_error IS NULL OR s.last_error_at < s.last_success_at THEN 0
-                      ELSE extract(epoch FROM now() - coalesce(s.last_success_at, s.created_at)) END::float8
-                   AS unread_seconds,
-                 s.accepted + f.accepted AS accepted, s.duplicates + f.duplicates AS duplicates,
-                 s.rejected + f.rejected AS rejected, s.returned
-               FROM source s CROSS JOIN LATERAL (
-                 SELECT coalesce(sum(accepted), 0)::bigint AS accepted,
-                        coalesce(sum(duplicates), 0)::bigint AS duplicates,
-                        coalesce(sum(rejected), 0)::bigint AS rejected FROM source_file WHERE source_id = s.id) f
-               WHERE s.is_enabled ORDER BY s.name""",
-        )
-
-
 def worker_disks() -> list[tuple[str, str, int, int]]:
     """Return the name of each worker, and of its disk with the least room a place, the free bytes and the size."""
     return [
@@ -68,24 +37,17 @@ def worker_disks() -> list[tuple[str, str, int, int]]:
 
 @dataclass(frozen=True)
 class PlainFigures:
-    """`archive_unfinished_seconds`: since when the latest run of the archive goes on or has failed, else 0.
-
-    `oldest_job_seconds`: how long the job has waited that has waited longest. `waiting_operations`: those that were
+    """`oldest_job_seconds`: how long the job has waited that has waited longest. `waiting_operations`: those that were
     halted or wait for a sign-off.
     """
 
-    archive_unfinished_seconds: float
     oldest_job_seconds: float
     waiting_operations: int
     database_bytes: int
 
 
 _PLAIN = """
-SELECT coalesce((SELECT extract(epoch FROM now() - created_at) FROM (
-           SELECT state, created_at FROM run WHERE kind = 'archive' AND params->>'is_dry_run' = 'false'
-           ORDER BY id DESC LIMIT 1) last WHERE state NOT IN ('succeeded', 'cancelled')), 0)::float8
-         AS archive_unfinished_seconds,
-       coalesce(extract(epoch FROM now() - (SELECT min(created_at) FROM run WHERE state = 'queued')), 0)::float8
+SELECT coalesce(extract(epoch FROM now() - (SELECT min(created_at) FROM run WHERE state = 'queued')), 0)::float8
          AS oldest_job_seconds,
        (SELECT count(*) FROM operation WHERE ended_at IS NULL AND state IN ('halted', 'waiting_for_sign_off'))
          AS waiting_operations,
@@ -97,3 +59,11 @@ def plain_figures() -> PlainFigures:
     """Return the figures that have no label."""
     with bounded():
         return fetch(PlainFigures, _PLAIN)[0]
+
+
+def archive_unfinished_seconds() -> float:
+    """Return since when the archive's latest run goes on or has failed; 0 when it has succeeded or was cancelled."""
+    run = latest_run(KindName.ARCHIVE, {"is_dry_run": False})
+    if run is None or run.state in (RunState.SUCCEEDED, RunState.CANCELLED):
+        return 0.0
+    return (database_time() - run.created_at).total_seconds()

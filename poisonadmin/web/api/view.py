@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-import structlog
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path, register_converter, reverse
@@ -138,8 +137,6 @@ class ApiView(APIView):
         """Add what every answer carries."""
         response = super().finalize_response(request, response, *args, **kwargs)
         response.setdefault("Cache-Control", "no-store")
-        if request_id := structlog.contextvars.get_contextvars().get("request_id"):
-            response["X-Request-ID"] = request_id
         return response
 
     def created(self, shape: Shape, row: Any, name: object) -> Response:
