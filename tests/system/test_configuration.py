@@ -4,6 +4,8 @@ import json
 from typing import Any
 
 import pytest
+from allauth.socialaccount.models import SocialAccount
+from django.contrib.auth.models import User
 from django.db import connection
 
 from poisonadmin.core.domain.access import SYSTEM, Permission, Role
@@ -208,6 +210,18 @@ def test_where_a_chat_alert_goes_is_a_secret(admin: Caller) -> None:
     found = applied(admin, document, secrets=True)["changes"]
     assert [one["fields"] for one in found] == [{"to": ["…", "given anew"]}]
     assert AlertRule.objects.get().secrets == [to.format("two")]
+
+
+def test_an_account_of_single_sign_on_is_none_of_the_document(admin: Caller) -> None:
+    user = make_user("joe@example.org", Role.VIEWER, [])
+    SocialAccount.objects.create(user=user, provider="oidc", uid="joe")
+    assert "joe@example.org" not in str(admin.get("configuration/").json()["accounts"])
+
+
+def test_prune_closes_no_last_administrator(one_of_each: dict[str, Any], admin: Caller) -> None:
+    refused = admin.post("configuration/", {"configuration": {"accounts": []}, "prune": True})
+    assert (refused.status_code, "accounts/admin: " in refused.json()["detail"]) == (400, True)
+    assert User.objects.get(username="clerk").is_active
 
 
 def test_a_switch_is_true_or_false(one_of_each: dict[str, Any], admin: Caller) -> None:

@@ -34,6 +34,8 @@ class ConfigurationKind:
 
 
 SHARED = {"is_shared": True}
+# Single sign-on gives the others their roles, at each login.
+OPEN_HERE = {"is_active": True, "has_sign_on": False}
 # In the order in which they build on each other.
 KINDS = (
     ConfigurationKind("destinations", "api-destinations", "api-destination", is_by_name=True),
@@ -50,9 +52,7 @@ KINDS = (
         "saved_reports", "api-saved-reports", "api-saved-report", kept=SHARED, shown_as={"report": "asked"}, is_own=True
     ),
     ConfigurationKind("views", "api-views", "api-view", changed_by="POST", kept=SHARED, is_own=True),
-    ConfigurationKind(
-        "accounts", "api-accounts", "api-account", is_by_name=True, changed_by="PATCH", kept={"is_active": True}
-    ),
+    ConfigurationKind("accounts", "api-accounts", "api-account", is_by_name=True, changed_by="PATCH", kept=OPEN_HERE),
 )
 # Channels that are sent to by a secret, and what is shown in its place.
 HIDDEN = ("slack", "teams", "pagerduty")
