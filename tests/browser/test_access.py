@@ -82,6 +82,8 @@ def test_a_passkey_is_the_second_factor(transactional_db: None, server: str, chr
     page.goto("/accounts/2fa/webauthn/add/")
     page.fill("input[name=password]", PASSWORD)
     page.click("button[type=submit]")
+    page.wait_for_selector("#passkey")
+    page.wait_for_load_state()  # the script takes clicks from here on
     page.click("#passkey")
     page.wait_for_url("**/accounts/2fa/recovery-codes/")
     page.goto("/")
