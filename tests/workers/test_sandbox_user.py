@@ -26,6 +26,7 @@ from workers.delivery.handler.sandbox.child import MAX_PROCESSES
 
 NOBODY = pwd.getpwnam("nobody")
 IS_ROOT = os.geteuid() == 0
+OWN = {"POISONADMIN_SANDBOX_USER": pwd.getpwuid(os.geteuid()).pw_name}
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def roots() -> Iterator[list[str]]:
 @pytest.fixture
 def account(roots: list[str]) -> SandboxAccount | None:
     """Whom sandboxes run as here; an interpreter in root's home is no use to anybody else, but there is another."""
-    found = choose_account({}, roots)
+    found = choose_account({} if IS_ROOT else OWN, roots)
     assert (found is not None) == IS_ROOT, "sandboxes run as another user where, and only where, this is root"
     return found
 
@@ -107,8 +108,20 @@ def test_a_user_that_is_named_must_do(roots: list[str], tmp_path: Path, monkeypa
     assert "cannot run as nobody" in str(
         parse_handler_config(ConfiguredDestination(config={"callable": "deadly:handle"})).broken
     )
-    own = {"POISONADMIN_SANDBOX_USER": pwd.getpwuid(os.geteuid()).pw_name}
-    assert choose_account(own, [str(hidden)]) is None
+    assert choose_account(OWN, [str(hidden)]) is None
+
+
+def test_a_worker_that_cannot_become_another_user_runs_no_handler_unless_its_own_user_is_named(
+    roots: list[str],
+) -> None:
+    user = pwd.getpwuid(os.geteuid() or NOBODY.pw_uid)
+    try:
+        os.seteuid(user.pw_uid)
+        with pytest.raises(UnusableSandboxUser, match="name that user in POISONADMIN_SANDBOX_USER"):
+            choose_account({}, roots)
+        assert choose_account({"POISONADMIN_SANDBOX_USER": user.pw_name}, roots) is None
+    finally:
+        os.seteuid(os.getuid())
 
 
 def test_root_runs_no_handler_whose_files_are_out_of_reach_of_nobody_unless_root_is_named(
@@ -120,11 +133,9 @@ def test_root_runs_no_handler_whose_files_are_out_of_reach_of_nobody_unless_root
     monkeypatch.setenv("POISONADMIN_HANDLER_PATH", str(hidden))
     monkeypatch.delenv("POISONADMIN_SANDBOX_USER", raising=False)
     row = ConfiguredDestination(config={"callable": "deadly:handle"})
-    if IS_ROOT:
-        assert "name another user in POISONADMIN_SANDBOX_USER" in str(parse_handler_config(row).broken)
-    else:
-        assert parse_handler_config(row).broken is None
-    monkeypatch.setenv("POISONADMIN_SANDBOX_USER", pwd.getpwuid(os.geteuid()).pw_name)
+    wanted = "name another user in" if IS_ROOT else "name that user in"
+    assert f"{wanted} POISONADMIN_SANDBOX_USER" in str(parse_handler_config(row).broken)
+    monkeypatch.setenv(*next(iter(OWN.items())))
     assert (parse_handler_config(row).broken, parse_handler_config(row).account) == (None, None)
 
 

@@ -51,13 +51,19 @@ class SandboxAccount:
 
 
 def choose_account(environment: Mapping[str, str], roots: Sequence[str]) -> SandboxAccount | None:
-    """Return whom sandboxes are to run as that import from `roots`; None: as the worker.
+    """Return whom sandboxes are to run as that import from `roots`; None: as the worker, where that is wanted.
 
     By default that is `nobody` where the worker is root, who can read every secret. Errors: `UnusableSandboxUser` where
-    that user, or the one that is named, cannot read what a sandbox needs.
+    that user, or the one that is named, cannot read what a sandbox needs, and where nobody is named and the worker
+    cannot become another user.
     """
-    default = DEFAULT_USER if os.geteuid() == 0 else ""
-    entry = sandbox_user({SANDBOX_USER: environment.get(SANDBOX_USER, "").strip() or default})
+    named = environment.get(SANDBOX_USER, "").strip()
+    if not named and os.geteuid():
+        raise UnusableSandboxUser(
+            "this worker is not root, so handlers would run as its own user and could read its secrets:"
+            f" name that user in {SANDBOX_USER} where this is wanted"
+        )
+    entry = sandbox_user({SANDBOX_USER: named or DEFAULT_USER})
     if entry is None or entry.pw_uid == os.geteuid():
         return None
     return _usable(entry.pw_name, entry.pw_uid, entry.pw_gid, tuple(roots))
