@@ -15,7 +15,7 @@ random() {
     head -c 32 /dev/urandom | base64 | tr '+/' '-_' | tr -d '=\n'
 }
 
-for name in postgres-superuser-password postgres-owner-password postgres-password valkey-password secret-key; do
+for name in postgres-superuser-password postgres-owner-password postgres-password valkey-password secret-key encryption-keys; do
     keep "$name" "$(random)"
 done
 keep database-url "postgresql://poisonadmin:$(cat postgres-password)@postgres:5432/poisonadmin"

@@ -21,6 +21,7 @@ from psycopg.pq import PGconn
 
 from poisonadmin.core.domain.access import Role
 from poisonadmin.core.domain.archive_place import UnusableArchive, archive_place
+from poisonadmin.core.domain.encryption import encryption_keys
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.secret_settings import SPARK_REMOTE, UnusableSecret, secret_setting
 from poisonadmin.core.domain.ssrf import guard_from, parse_networks
@@ -281,8 +282,8 @@ class Environment:
             raise _wrong(name, str(error)) from None
 
     def check_reach(self) -> None:
-        """Check what destinations may reach, where handlers are and whom they run as; all is read again where it is
-        used."""
+        """Check what destinations may reach, where handlers are and whom they run as, and what encrypts secrets; all is
+        read again where it is used."""
         self.flag("POISONADMIN_ALLOW_LOOPBACK")
         try:
             guard_from(self._variables)
@@ -291,7 +292,8 @@ class Environment:
         try:
             handler_directories(self._variables)
             sandbox_user(self._variables)
-        except (UnusableHandlerPath, UnknownSandboxUser) as error:
+            encryption_keys(self._variables)
+        except (UnusableHandlerPath, UnknownSandboxUser, UnusableSecret) as error:
             raise ImproperlyConfigured(str(error).rstrip(".")) from None
 
     def source_roots(self, home: Path) -> tuple[Path, ...]:

@@ -9,6 +9,7 @@ import atexit
 import itertools
 import os
 import pwd
+import secrets
 import shutil
 import sys
 import tempfile
@@ -52,6 +53,7 @@ def _start() -> Services | None:
     os.environ["POISONADMIN_SOURCE_ROOTS"] = "/srv"
     # The handlers of the tests write notes into the directories of the tests.
     os.environ["POISONADMIN_SANDBOX_USER"] = pwd.getpwuid(os.geteuid()).pw_name
+    os.environ["POISONADMIN_ENCRYPTION_KEYS"] = secrets.token_urlsafe(32)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     # A JVM that ends with the tests has no use for code that took seconds of both cores to optimise.
     os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from poisonadmin.core.domain.secret_settings import (
     DATABASE_URL,
+    ENCRYPTION_KEYS,
     FILE_OF,
     MAIL_URL,
     MIGRATION_DATABASE_URL,
@@ -15,6 +16,7 @@ from poisonadmin.core.domain.secret_settings import (
     SECRET_KEY,
     SPARK_REMOTE,
     UnusableSecret,
+    kept_secret,
     secret_setting,
     without_secrets,
     write_private,
@@ -38,6 +40,7 @@ class Wishes:
     spark_remote: str | None = None
     spark_master: str | None = None
     mail_url: str | None = None
+    encryption_keys: str | None = None
 
     @property
     def embeds_spark(self) -> bool:
@@ -58,6 +61,7 @@ def read_wishes(environment: Mapping[str, str], home: Path | None = None) -> Wis
         spark_remote=_secret(environment, SPARK_REMOTE),
         spark_master=environment.get("SPARK_MASTER") or None,
         mail_url=_secret(environment, MAIL_URL),
+        encryption_keys=_secret(environment, ENCRYPTION_KEYS),
     )
 
 
@@ -72,6 +76,7 @@ def exported(
         SECRET_KEY: wishes.secret_key,
         SPARK_REMOTE: wishes.spark_remote,
         MAIL_URL: wishes.mail_url,
+        ENCRYPTION_KEYS: wishes.encryption_keys or kept_secret(_secrets(wishes.home) / _file(ENCRYPTION_KEYS)),
     }
     path = [str(PROJECT), *filter(None, [environment.get("PYTHONPATH")])]
     return without_secrets(environment) | {
@@ -110,12 +115,20 @@ def _secret(environment: Mapping[str, str], name: str) -> str | None:
 
 def in_files(home: Path, secrets: Mapping[str, str]) -> dict[str, str]:
     """Write secrets, by the names of their settings, where only we can read them; return the variables that say so."""
-    directory = home / "secrets"
-    directory.mkdir(mode=0o700, exist_ok=True)
-    paths = {name: directory / name.lower().replace("_", "-") for name in secrets}
+    paths = {name: _secrets(home) / _file(name) for name in secrets}
     for name, path in paths.items():
         write_private(path, secrets[name])
     return {FILE_OF[name]: str(path) for name, path in paths.items()}
+
+
+def _secrets(home: Path) -> Path:
+    directory = home / "secrets"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    return directory
+
+
+def _file(name: str) -> str:
+    return name.lower().replace("_", "-")
 
 
 def _port(text: str) -> int:

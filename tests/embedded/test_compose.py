@@ -13,6 +13,7 @@ import pytest
 import yaml
 from psycopg.conninfo import conninfo_to_dict
 
+from poisonadmin.core.domain.secret_settings import DATABASE_URL, ENCRYPTION_KEYS, REDIS_URL, SECRET_KEY
 from poisonadmin.embedded import plan
 from poisonadmin.embedded.placement import postgres_programs
 from poisonadmin.embedded.postgres import STOP_SECONDS
@@ -129,7 +130,7 @@ def test_every_documented_setting_can_be_given(compose: dict[str, Any]) -> None:
     for name in OWN:
         assert compose["services"][name]["env_file"] == [{"path": "poisonadmin.env", "required": False}]
     # What the compose file sets itself is not taken from there.
-    files = {"DATABASE_URL_FILE", "REDIS_URL_FILE", "POISONADMIN_SECRET_KEY_FILE"}
+    files = {f"{name}_FILE" for name in (DATABASE_URL, REDIS_URL, SECRET_KEY, ENCRYPTION_KEYS)}
     own = {"POISONADMIN_DB_POOL", "POISONADMIN_HOME", "SPARK_MASTER"}
     assert {*compose["services"]["web"]["environment"]} == own | files
 

@@ -3,6 +3,7 @@
 The login is read by whoever connects, and is in no job's options. What is checked stays where it is.
 """
 
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 import psycopg
 
 from poisonadmin.brokers.domain.broker_kinds import SOURCE_DEFAULTS
+from poisonadmin.core.domain.encryption import UnreadableSecret, decrypted
 from poisonadmin.groups.domain.failures import fingerprint, from_dead_letter, title
 from poisonadmin.sources.domain.broker_checks import (
     OBSERVED_MESSAGES,
@@ -48,7 +50,10 @@ def read_source(database_url: str, source_id: int) -> BrokerSource:
     if row is None:
         raise BrokerError("the source is switched off or gone")
     kind, config, secrets = row
-    login = login_of(kind, config, secrets)
+    try:
+        login = login_of(kind, config, decrypted(secrets, os.environ))
+    except UnreadableSecret as error:
+        raise BrokerError(error.detail) from None
     return BrokerSource(kind, login, login.options["address"])
 
 

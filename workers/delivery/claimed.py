@@ -1,6 +1,7 @@
 """The messages of a shard, read in two steps: all without their bodies, then these a few megabytes at a time."""
 
 import json
+import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from psycopg.rows import args_row, class_row
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
+from poisonadmin.core.domain.encryption import UnreadableSecret, decrypted
 from poisonadmin.delivery.domain.claim_plan import end_of_slots
 from poisonadmin.destinations.domain.http_config import InvalidDestination
 from workers.delivery.broker import BrokerDestination, parse_broker_config
@@ -106,8 +108,8 @@ def _destination(row: ConfiguredDestination) -> TaskDestination:
     """Return the destination; one that cannot be used fails its own deliveries and says why, the others go on."""
     kind, parse = _KINDS[row.kind]
     try:
-        return parse(row)
-    except InvalidDestination as error:
+        return parse(row._replace(secrets=decrypted(dict(row.secrets or {}), os.environ)))
+    except (InvalidDestination, UnreadableSecret) as error:
         return kind(row.id, row.name, broken=error.detail)
 
 

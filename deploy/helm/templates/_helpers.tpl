@@ -59,6 +59,7 @@ io: {{ $celery }} worker -Q io -n io@%h {{ $options }} --pool=threads --concurre
 databaseUrl: {variable: DATABASE_URL_FILE, file: database-url}
 redisUrl: {variable: REDIS_URL_FILE, file: redis-url}
 secretKey: {variable: POISONADMIN_SECRET_KEY_FILE, file: secret-key}
+encryptionKeys: {variable: POISONADMIN_ENCRYPTION_KEYS_FILE, file: encryption-keys}
 awsCredentials: {variable: AWS_SHARED_CREDENTIALS_FILE, file: aws-credentials}
 migrationDatabaseUrl: {variable: MIGRATION_DATABASE_URL_FILE, file: migration-database-url, for: [migrate]}
 sparkRemote: {variable: SPARK_REMOTE_FILE, file: spark-remote, for: [spark-redelivery, spark-batch]}

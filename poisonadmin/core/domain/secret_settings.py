@@ -14,6 +14,8 @@ SPARK_REMOTE = "SPARK_REMOTE"
 MAIL_URL = "POISONADMIN_MAIL_URL"
 # The secret by which the provider of single sign-on knows us.
 OIDC_CLIENT_SECRET = "POISONADMIN_OIDC_CLIENT_SECRET"  # noqa: S105  (the name of a variable)
+# What encrypts the secrets that the database holds.
+ENCRYPTION_KEYS = "POISONADMIN_ENCRYPTION_KEYS"
 # The owner's address of the database, which no process knows that goes on running.
 MIGRATION_DATABASE_URL = "MIGRATION_DATABASE_URL"
 BROKER_PASSWORD = "POISONADMIN_BROKER_PASSWORD"  # noqa: S105  (the name of a variable)
@@ -25,6 +27,7 @@ FILE_OF = {
     SPARK_REMOTE: "SPARK_REMOTE_FILE",
     MAIL_URL: "POISONADMIN_MAIL_URL_FILE",
     OIDC_CLIENT_SECRET: "POISONADMIN_OIDC_CLIENT_SECRET_FILE",
+    ENCRYPTION_KEYS: "POISONADMIN_ENCRYPTION_KEYS_FILE",
 }
 MAX_CHARS = 65_536
 

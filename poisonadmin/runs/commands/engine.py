@@ -6,6 +6,7 @@ a run that the next turn goes on with.
 """
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -19,6 +20,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.db import connection
 
 from poisonadmin.core.commands.locks import alone, shared
+from poisonadmin.core.domain.encryption import decrypted
 from poisonadmin.core.domain.errors import PoisonAdminError, error_text
 from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.core.queries.rows import fetch_one, fetch_values
@@ -151,7 +153,7 @@ class RunTurn:
     def take_secrets(self) -> Mapping[str, str]:
         """Return the secrets that came with the request and forget them; empty where there are none any more."""
         found = fetch_values(_TAKE_SECRETS, {"run": self.run.run_id, "turn": self.run.turn_at})
-        return json.loads(found[0]) if found and found[0] else {}
+        return decrypted(json.loads(found[0]), os.environ) if found and found[0] else {}
 
     def finish(self, result: Mapping[str, Any], *, done: int | None = None) -> None:
         """End the run well, also in one transaction with rows of the kind. Errors: `TurnEnded`."""

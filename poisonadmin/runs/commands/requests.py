@@ -1,6 +1,7 @@
 """Requests for runs, their cancellation, and the removal of those that have expired."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands import audit, locks
 from poisonadmin.core.domain.access import NotAllowed, Principal
+from poisonadmin.core.domain.encryption import encrypted
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.core.queries.rows import fetch_one, fetch_rows
@@ -105,7 +107,7 @@ def request_run(
         values = {
             "kind": str(kind.name),
             "params": json.dumps(params),
-            "secrets": json.dumps(secrets) if secrets else None,
+            "secrets": json.dumps(encrypted(dict(secrets), os.environ)) if secrets else None,
             "position": "{}",
             "by": principal.name,
             "account": account,

@@ -8,6 +8,7 @@ from django.db.models.functions import Now
 from poisonadmin.alerts.domain.kinds import AlertDeliveryState, AlertKind, ChannelKind
 from poisonadmin.store.models.constraints import only_values_of
 from poisonadmin.store.models.report import SavedReport
+from poisonadmin.store.models.secret_fields import SecretListField
 
 
 class AlertRule(models.Model):
@@ -27,7 +28,7 @@ class AlertRule(models.Model):
     search = models.CharField(max_length=1000, db_default="")
     channel = models.CharField(max_length=16)
     to = ArrayField(models.TextField())
-    secrets = ArrayField(models.TextField(), default=list)
+    secrets = SecretListField(models.TextField(), default=list)
     old_secret_until = models.DateTimeField(null=True)
     quiet_from = models.CharField(max_length=5, null=True)
     quiet_until = models.CharField(max_length=5, null=True)

@@ -8,6 +8,7 @@ from django.db.models.functions import Now
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.core.domain.addresses import ANY_WORDS, MAX_ADDRESS_CHARS
 from poisonadmin.store.models.constraints import only_values_of
+from poisonadmin.store.models.secret_fields import SecretsField
 
 
 class DestinationKind(StrEnum):
@@ -36,7 +37,7 @@ class Destination(models.Model):
     owner = models.CharField(max_length=MAX_ADDRESS_CHARS, db_default=ANY_WORDS)
     kind = models.CharField(max_length=16)
     config = models.JSONField(default=dict)
-    secrets = models.JSONField(default=dict)
+    secrets = SecretsField(default=dict)
     max_rate_per_second = models.FloatField(null=True)
     is_enabled = models.BooleanField(db_default=True)
     window = models.IntegerField(db_default=256)

@@ -8,6 +8,7 @@ from django.db.models.functions import Now
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.store.models.constraints import only_values_of
+from poisonadmin.store.models.secret_fields import SecretsField
 
 
 class SourceKind(StrEnum):
@@ -45,7 +46,7 @@ class Source(models.Model):
     name = models.CharField(max_length=100, unique=True)
     kind = models.CharField(max_length=16)
     config = models.JSONField(default=dict)
-    secrets = models.JSONField(default=dict)
+    secrets = SecretsField(default=dict)
     is_enabled = models.BooleanField(db_default=True)
     lag = models.BigIntegerField(null=True)
     checked_at = models.DateTimeField(null=True)

@@ -7,6 +7,7 @@ from django.db.models.functions import Now
 
 from poisonadmin.alerts.domain.kinds import ChannelKind
 from poisonadmin.store.models.constraints import only_values_of
+from poisonadmin.store.models.secret_fields import SecretListField
 
 
 class SavedReport(models.Model):
@@ -28,7 +29,7 @@ class SavedReport(models.Model):
     next_at = models.DateTimeField(null=True)
     channel = models.CharField(max_length=16, null=True)
     to = ArrayField(models.TextField(), default=list)
-    secrets = ArrayField(models.TextField(), default=list)
+    secrets = SecretListField(models.TextField(), default=list)
     last_error = models.TextField(null=True)
     version = models.IntegerField(db_default=1)
     updated_at = models.DateTimeField(db_default=Now())

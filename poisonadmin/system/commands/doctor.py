@@ -1,5 +1,6 @@
 """Tries everything that an installation needs, one thing after the other, and says what to do about what is wrong."""
 
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -15,11 +16,14 @@ from django.db.migrations.executor import MigrationExecutor
 from poisonadmin.alerts.domain.conditions import one_line
 from poisonadmin.alerts.queries.conditions import ENOUGH_FREE_BYTES, LEAST_FREE_SHARE
 from poisonadmin.core.domain.archive_place import within
+from poisonadmin.core.domain.encryption import encryption_keys
 from poisonadmin.core.domain.errors import first_line
+from poisonadmin.core.domain.secret_settings import ENCRYPTION_KEYS, FILE_OF
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.messages.queries.archived_index import archive_file_system
 from poisonadmin.sources.queries import switched_on_sources
 from poisonadmin.store.schema import has_sessions
+from poisonadmin.system.commands.encryption import unreadable
 from poisonadmin.system.queries.metrics import archive_unfinished_seconds, worker_disks
 from poisonadmin.system.queries.overview import silent_kinds, worker_silences
 
@@ -46,7 +50,14 @@ def examine() -> Iterator[Diagnosis]:
         yield Diagnosis("database", first_line(error), "start PostgreSQL, or correct DATABASE_URL")
         yield from _each({"queue": _queue, "archive": _archive, "mail": _mail})
         return
-    kept = {"workers": _workers, "disks": _disks, "sources": _sources, "alerts": _alerts, "archive run": _archive_run}
+    kept = {
+        "secrets": _secrets,
+        "workers": _workers,
+        "disks": _disks,
+        "sources": _sources,
+        "alerts": _alerts,
+        "archive run": _archive_run,
+    }
     yield from _each({"queue": _queue, "archive": _archive, "mail": _mail, **kept, "counts": _counts})
 
 
@@ -120,6 +131,15 @@ def _mail() -> Iterator[Diagnosis]:
             yield Diagnosis("mail", f"{settings.EMAIL_HOST}:{settings.EMAIL_PORT} takes our login")
     except OSError as error:
         yield Diagnosis("mail", first_line(error), "correct POISONADMIN_MAIL_URL, or start the mail server")
+
+
+def _secrets() -> Iterator[Diagnosis]:
+    is_encrypting = bool(encryption_keys(os.environ))
+    words = "new ones are encrypted" if is_encrypting else "they are stored as they are"
+    advice = "" if is_encrypting else f"name a file of keys in {FILE_OF[ENCRYPTION_KEYS]}"
+    if lost := list(unreadable()):
+        words, advice = f"no key decrypts those of {', '.join(lost)}", "add their key, or run manage.py encrypt_secrets"
+    yield Diagnosis("secrets", words, advice)
 
 
 def _workers() -> Iterator[Diagnosis]:

@@ -1,0 +1,43 @@
+"""Columns whose values are encrypted in the database, and decrypted in a row of a model."""
+
+import os
+from typing import Any
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+from poisonadmin.core.domain.encryption import decrypted, encrypted
+
+
+class SecretsField(models.JSONField):
+    """Secrets by name; the names are for everybody to read."""
+
+    def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:
+        """Return the column's value."""
+        return super().get_db_prep_value(encrypted(value, os.environ), connection, prepared)
+
+    def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
+        """Return the secrets. Errors: `UnreadableSecret`."""
+        return decrypted(super().from_db_value(value, expression, connection), os.environ)
+
+    def deconstruct(self) -> Any:
+        """Return what migrations see of it: the column is one of JSON."""
+        name, _, arguments, named = super().deconstruct()
+        return name, "django.db.models.JSONField", arguments, named
+
+
+class SecretListField(ArrayField):  # type: ignore[type-arg]
+    """Secrets without names."""
+
+    def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:
+        """Return the column's value."""
+        return super().get_db_prep_value(encrypted(value, os.environ), connection, prepared)
+
+    def from_db_value(self, value: Any, *_: Any) -> Any:
+        """Return the secrets. Errors: `UnreadableSecret`."""
+        return decrypted(value, os.environ)
+
+    def deconstruct(self) -> Any:
+        """Return what migrations see of it: the column is an array."""
+        name, _, arguments, named = super().deconstruct()
+        return name, "django.contrib.postgres.fields.ArrayField", arguments, named
