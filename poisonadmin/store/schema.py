@@ -1,6 +1,7 @@
 """Checks that the database has the schema that this code was written for."""
 
 import logging
+import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 
@@ -15,18 +16,20 @@ log = logging.getLogger(__name__)
 
 # The last of the 43 migrations that made the tables of 723c9e82, which `0001_schema` takes over.
 LAST_FORMER = "0043_age_names"
+# What a later version's migration that only adds is called; *Rules for migrations* in docs/operate/production.md.
+EXPAND = re.compile(r"\d{4}_expand_")
 
 
 class UnusableDatabase(RuntimeError):
-    """Raised at start when migrations are missing, when the database has some that this code does not know, or when it
-    gives no sessions."""
+    """Raised at start when migrations are missing, when the database has some that this code does not know and that do
+    not only add, or when it gives no sessions."""
 
 
 def check_schema() -> None:
     """Do nothing when code and schema fit; a database that is away is left to answer later.
 
-    Every process calls this at its start, so the log says here which variables are no settings. Errors:
-    `UnusableDatabase`, naming the migrations.
+    Every process calls this at its start, so the log says here which variables are no settings, and which migrations of
+    a later version are left aside. Errors: `UnusableDatabase`, naming the migrations.
     """
     for text in settings.UNKNOWN_VARIABLES:
         log.warning(text)
@@ -39,7 +42,12 @@ def check_schema() -> None:
         connection.close()
     _require_sessions()
     known = set(MigrationLoader(None).disk_migrations)
-    unknown = _unknown(applied)
+    added, unknown = _later(applied)
+    if added:
+        log.warning(
+            "the database has migrations that this version does not know and that only add (%s): it goes on without",
+            ", ".join(added),
+        )
     if unknown and LAST_FORMER not in unknown:
         raise UnusableDatabase(
             f"the database has migrations that this version does not know ({', '.join(unknown)}): "
@@ -81,18 +89,22 @@ def has_sessions() -> bool:
     return len(sessions) == 2
 
 
-def _unknown(applied: set[tuple[str, str]]) -> list[str]:
-    """Return the applied migrations of the tables that this version does not have."""
-    return sorted(name for app, name in applied - set(MigrationLoader(None).disk_migrations) if app == "store")
+def _later(applied: set[tuple[str, str]]) -> tuple[list[str], list[str]]:
+    """Return the applied migrations of the tables that this version does not have: those that only add, and others."""
+    names = sorted(name for app, name in applied - set(MigrationLoader(None).disk_migrations) if app == "store")
+    return [name for name in names if EXPAND.match(name)], [name for name in names if not EXPAND.match(name)]
 
 
 @register(Tags.database)
 def check_former_migrations(databases: Sequence[str] | None = None, **_: object) -> list[CheckMessage]:
-    """Refuse to migrate a database with unknown migrations that are not all of those that `0001_schema` follows."""
+    """Refuse to migrate a database with unknown migrations that are not all of those that `0001_schema` follows.
+
+    Those that only add are passed: a former version's `migrate` is run on the way back, too, and has nothing to do.
+    """
     if not databases:
         return []
     try:
-        unknown = _unknown(set(MigrationRecorder(connection).applied_migrations()))
+        unknown = _later(set(MigrationRecorder(connection).applied_migrations()))[1]
     except DatabaseError:
         return []
     if not unknown or LAST_FORMER in unknown:
