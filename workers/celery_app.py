@@ -12,7 +12,7 @@ from typing import Any
 
 import django
 import structlog
-from celery import Celery
+from celery import Celery, Task
 from celery.app.amqp import AMQP
 from celery.signals import beat_init, celeryd_init, task_postrun, task_prerun, worker_ready
 from django.core.exceptions import ImproperlyConfigured
@@ -31,6 +31,7 @@ from django.conf import settings
 from poisonadmin.core.commands.locks import Tick, single_flight
 from poisonadmin.core.domain.errors import first_line
 from poisonadmin.core.domain.secret_settings import database_url
+from poisonadmin.core.queries.read_only import read_only_mode
 from poisonadmin.store.schema import UnusableDatabase, check_schema
 from workers.heartbeat import WorkerHeartbeat, end_when_stalled, ticks
 
@@ -70,7 +71,20 @@ class PromptConnection(Connection):
 
 AMQP.Connection = PromptConnection
 
-app = Celery("poisonadmin", broker=settings.REDIS_URL)
+
+class TickTask(Task):  # type: ignore[misc]
+    """A tick. While the installation is read-only, it does something only where it ends what was begun, or observes."""
+
+    in_read_only = frozenset({"message_tick", "redeliver_tick", "seal_tick", "count_tick", "alert_tick"})
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Do the work of the tick."""
+        if self.name.rpartition(".")[2] in self.in_read_only or read_only_mode() is None:
+            return super().__call__(*arguments, **named)
+        return None
+
+
+app = Celery("poisonadmin", broker=settings.REDIS_URL, task_cls=TickTask)
 app.conf.update(
     task_serializer="json",
     accept_content=["json"],

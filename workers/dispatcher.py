@@ -19,6 +19,7 @@ from poisonadmin.core.commands.locks import Tick, single_flight
 from poisonadmin.core.domain.errors import error_text
 from poisonadmin.core.domain.locks import DUE_CHANNEL
 from poisonadmin.core.domain.spark_settings import MOST_DELIVERY_TASKS
+from poisonadmin.core.queries.read_only import read_only_mode
 from poisonadmin.delivery.commands.claim import seconds_until_due
 from poisonadmin.delivery.commands.recovery import LeftBehind, LostNode, StillDelivers, recover, search_lost_nodes
 from poisonadmin.delivery.commands.redelivery import (
@@ -188,6 +189,9 @@ class Dispatcher:
     def _check(self) -> float:
         """Begin what can be begun, end what is delivered; return the seconds until the next check."""
         due_in = seconds_until_due()
+        if read_only_mode():
+            stop_claims(self._worker)
+            due_in = None
         while due_in is not None and due_in <= 0 and self._has_room() and self._begin():
             due_in = seconds_until_due()
         self._end_what_is_delivered()

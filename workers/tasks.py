@@ -43,8 +43,8 @@ from workers.dispatcher import LocalJournals, recover_here
 
 @app.task  # type: ignore[untyped-decorator]
 def message_tick(**_: Any) -> None:
-    """Settle what is answered, give back what dead nodes held, give up what has expired, fold the counters."""
-    do_each(partial(do_alone, Tick.RECOVER, recover_here), partial(do_alone, Tick.EXPIRE, expire_due), fold)
+    """Settle what is answered, give back what dead nodes held, fold the counters."""
+    do_each(partial(do_alone, Tick.RECOVER, recover_here), fold)
 
 
 @app.task  # type: ignore[untyped-decorator]
@@ -80,8 +80,9 @@ def archive_tick(**_: Any) -> None:
 
 @app.task  # type: ignore[untyped-decorator]
 def operation_tick(**_: Any) -> None:
-    """Carry on with the operations that are not over."""
-    do_alone(Tick.OPERATIONS, expire_sign_offs, begin_awaited, operations.carry_on)
+    """Give up what has expired, and carry on with the operations that are not over."""
+    carry_on = partial(do_alone, Tick.OPERATIONS, expire_sign_offs, begin_awaited, operations.carry_on)
+    do_each(partial(do_alone, Tick.EXPIRE, expire_due), carry_on)
 
 
 @app.task  # type: ignore[untyped-decorator]

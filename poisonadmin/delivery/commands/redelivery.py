@@ -102,7 +102,7 @@ def stop_claims(worker: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE claim SET is_stopping = TRUE FROM run WHERE run.id = claim.job_id AND claim.is_open"
-            " AND run.worker = %s",
+            " AND NOT claim.is_stopping AND run.worker = %s",
             [worker],
         )
 

@@ -17,8 +17,9 @@ class SecretsField(models.JSONField):
         return super().get_db_prep_value(encrypted(value, os.environ), connection, prepared)
 
     def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
-        """Return the secrets. Errors: `UnreadableSecret`."""
-        return decrypted(super().from_db_value(value, expression, connection), os.environ)
+        """Return the secrets; None where the column is of no row. Errors: `UnreadableSecret`."""
+        stored = super().from_db_value(value, expression, connection)
+        return None if stored is None else decrypted(stored, os.environ)
 
     def deconstruct(self) -> Any:
         """Return what migrations see of it: the column is one of JSON."""
@@ -34,8 +35,8 @@ class SecretListField(ArrayField):  # type: ignore[type-arg]
         return super().get_db_prep_value(encrypted(value, os.environ), connection, prepared)
 
     def from_db_value(self, value: Any, *_: Any) -> Any:
-        """Return the secrets. Errors: `UnreadableSecret`."""
-        return decrypted(value, os.environ)
+        """Return the secrets; None where the column is of no row. Errors: `UnreadableSecret`."""
+        return None if value is None else decrypted(value, os.environ)
 
     def deconstruct(self) -> Any:
         """Return what migrations see of it: the column is an array."""

@@ -15,6 +15,7 @@ from poisonadmin.addresses.queries import names_holding
 from poisonadmin.alerts.queries.alerts import failing_rules
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import checked_text
+from poisonadmin.core.queries.read_only import read_only_mode
 from poisonadmin.core.queries.rows import QueryTooExpensive
 from poisonadmin.decisions.sign_offs.queries import waiting_count
 from poisonadmin.groups.queries.groups import list_groups
@@ -50,6 +51,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "current": current,
         "tabs": next((entries for title, entries in offered if current and title == current.section), ()),
         "is_entry": current is not None and match.url_name == current.route,  # type: ignore[union-attr]
+        "read_only": None if getattr(request, "htmx", False) else read_only_mode(),
         "may_decide": principal.may(Permission.DECIDE),
         "may_ingest": principal.may(Permission.INGEST),
         "may_pause": principal.may(Permission.PAUSE),

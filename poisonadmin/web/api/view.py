@@ -11,6 +11,7 @@ from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path, register_converter, reverse
 from rest_framework import exceptions
 from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -21,6 +22,7 @@ from poisonadmin.core.domain.errors import PoisonAdminError, PreconditionFailed
 from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.masking import masks_of
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Page
+from poisonadmin.core.queries.read_only import require_writable
 from poisonadmin.web.api.contract import Contract, contract_of, read_query
 from poisonadmin.web.api.rendering import JsonParser, JsonRenderer, Negotiation, digest_of, file_of, to_json
 from poisonadmin.web.api.shape import Shape
@@ -51,6 +53,7 @@ class ApiView(APIView):
     """
 
     operation = ""
+    works_in_read_only = False
 
     renderer_classes = (JsonRenderer,)
     parser_classes = (JsonParser,)
@@ -106,6 +109,8 @@ class ApiView(APIView):
         super().initial(request, *args, **kwargs)
         if self.contract is None:
             raise exceptions.MethodNotAllowed(request.method or "")
+        if request.method not in SAFE_METHODS and not self.works_in_read_only:
+            require_writable()
         if request.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
             raise EncodedBody("The body must not be compressed; a directory source takes .gz files.")
         if any("\x00" in name for name in kwargs.values() if isinstance(name, str)):

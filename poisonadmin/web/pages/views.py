@@ -19,12 +19,14 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django_htmx.http import HttpResponseClientRedirect
+from rest_framework.permissions import SAFE_METHODS
 
 from poisonadmin.core.commands.authentication import LocalLoginOff, SecondFactorMissing, principal_of_session
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.paging import Count, Page
+from poisonadmin.core.queries.read_only import require_writable
 from poisonadmin.web.pages.errors import NO_ROLE, advice_page, error_page
 
 _NO_OFFSET = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?")
@@ -161,6 +163,7 @@ def page(
     is_for_all: bool = False,
     sidebar: SidebarEntry | None = None,
     topic: str = "",
+    works_in_read_only: bool = False,
 ) -> Callable[[View[P]], Callable[..., HttpResponseBase]]:
     """Wrap a view so that it is called with the principal, who holds `permission`; errors of ours become pages.
 
@@ -189,6 +192,8 @@ def page(
                 principal.require(permission)
                 if is_for_all and not principal.sees_everything:
                     raise NotAllowed(f"This concerns every address, and {principal.name} is limited to some.")
+                if request.method not in SAFE_METHODS and not works_in_read_only:
+                    require_writable()
                 if filters is not None:
                     if tidy := tidied(request):
                         return tidy
