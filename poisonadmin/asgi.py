@@ -23,7 +23,7 @@ from poisonadmin.web.pages.logins import with_login_pool
 
 # In a thread of its own: uvicorn imports this inside its event loop, where Django refuses to wait for a database.
 with ThreadPoolExecutor(1) as _thread:
-    _thread.submit(check_schema).result()
+    _thread.submit(check_schema, needs_sessions=False).result()
 
 # The outermost first says who the client is.
 application = ProxyHeadersMiddleware(with_upload_limit(with_login_pool(_django)), settings.TRUSTED_PROXIES)

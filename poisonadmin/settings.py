@@ -117,6 +117,8 @@ _options = DATABASES["default"].setdefault("OPTIONS", {})
 if env.flag("POISONADMIN_DB_POOL"):
     # The web process only: a pool does not survive a prefork. A dead connection is checked before it is handed out.
     _options["pool"] = {"min_size": 2, "max_size": 20, "timeout": 5}
+    # They live in a session, and a pooler may give each transaction another one.
+    DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = True
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 else:
     DATABASES["default"]["CONN_MAX_AGE"] = 60

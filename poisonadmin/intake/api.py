@@ -83,7 +83,7 @@ class MessageBatch(ApiView):
         if self.request.content_type.split(";")[0].strip().lower() not in NDJSON:
             raise UnsupportedMediaType(self.request.content_type)
         upload = file_of(self.request._request)  # noqa: SLF001  (a parser would hold all of it in memory)
-        result = batch.accept_stream(chunks_of(upload), principal=self.principal)
+        result = batch.accept_stream(chunks_of(upload), principal=self.principal, renew=self.renew)
         if result.rejected_count and not result.accepted + result.duplicates:
             raise NothingAccepted(result)
         return Response(

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core import checks
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, OperationalError, connection, connections
+from django.db.backends.utils import CursorWrapper
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
@@ -25,7 +26,7 @@ class UnusableDatabase(RuntimeError):
     not only add, or when it gives no sessions."""
 
 
-def check_schema() -> None:
+def check_schema(*, needs_sessions: bool = True) -> None:
     """Do nothing when code and schema fit; a database that is away is left to answer later.
 
     Every process calls this at its start, so the log says here which variables are no settings, and which migrations of
@@ -40,7 +41,8 @@ def check_schema() -> None:
         return
     finally:
         connection.close()
-    _require_sessions()
+    if needs_sessions:
+        _require_sessions()
     known = set(MigrationLoader(None).disk_migrations)
     added, unknown = _later(applied)
     if added:
@@ -71,22 +73,28 @@ def _require_sessions() -> None:
 
 _NO_SESSIONS = "The database is behind a pooler that gives each transaction another session."
 _SESSION_HINT = "Set pool_mode = session there, or name the server itself: locks and notifications need sessions."
+_ROUNDS = 8
 
 
 def has_sessions() -> bool:
     """Return whether each connection has a session of its own, and not one that others use between its transactions.
 
-    A pooler in transaction mode gives two connections that are idle the same one.
+    A pooler in transaction mode gives two connections that are idle the same one, or each another one from time to
+    time: where it gives those that others have just left, and where it gives them in turn, which is why every second
+    round goes backwards.
     """
     with ExitStack() as until_the_end:
-        sessions = set()
+        asked: list[tuple[CursorWrapper, set[int]]] = []
         for _ in range(2):
             one = connections.create_connection(DEFAULT_DB_ALIAS)
             until_the_end.callback(one.close)
-            with one.cursor() as cursor:
+            asked.append((one.cursor(), set()))
+        for number in range(_ROUNDS):
+            for cursor, sessions in asked[:: (-1) ** number]:
                 cursor.execute("SELECT pg_backend_pid()")
-                sessions.add(cursor.fetchone())
-    return len(sessions) == 2
+                sessions.add(cursor.fetchone()[0])
+    [(_, ones), (_, others)] = asked
+    return len(ones) == len(others) == 1 and ones != others
 
 
 def _later(applied: set[tuple[str, str]]) -> tuple[list[str], list[str]]:

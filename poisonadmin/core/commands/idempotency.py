@@ -1,23 +1,36 @@
 """The same request sent twice is carried out once, and answered alike both times.
 
-While a request is carried out its session holds an advisory lock on (actor, key), which ends with the session: a
-process that dies leaves nothing behind that would have to expire.
+While a request is carried out its transaction holds an advisory lock on (actor, key), which ends with the transaction:
+a process that dies leaves nothing behind that would have to expire. A request of several transactions is a row without
+an answer meanwhile, which each of them renews. Nothing here needs a session, so a pooler may give each transaction
+another one.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
-from django.db import connection, transaction
+from django.db import Error, connection, transaction
 
+from poisonadmin.core.commands.locks import try_lock
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.store.models.access import IdempotencyKey
 
 MAX_KEY_CHARS = 255
 REMEMBERED_BELOW = 500
+# A request that has renewed nothing for so long, and renews nothing now, was that of a process that is gone.
+LEASE_SECONDS = 30
+Renew = Callable[[], None]
+"""Says, first in each transaction of a request, that it is still being carried out. Errors: `IdempotencyKeyInFlight`,
+when another one has been begun since."""
+
+
+_IN_FLIGHT = "The first request with this Idempotency-Key is still being carried out."
+_RENEW = "UPDATE idempotency_key SET created_at = clock_timestamp() WHERE id = %s"
+_FORGET = "DELETE FROM idempotency_key WHERE id = %s AND created_at < clock_timestamp() - %s * interval '1 s'"
 
 
 class InvalidIdempotencyKey(PoisonAdminError):
@@ -57,37 +70,62 @@ class StoredAnswer:
     location: str | None = None
 
 
+def renew_nothing() -> None:
+    """Do nothing: a request in one transaction holds its lock, and one without a key none."""
+
+
 def once(
-    actor: str, key: str, request_digest: str, act: Callable[[], StoredAnswer], *, rights: str, in_one_transaction: bool
+    actor: str,
+    key: str,
+    request_digest: str,
+    act: Callable[[Renew], StoredAnswer],
+    *,
+    rights: str,
+    in_one_transaction: bool,
 ) -> tuple[StoredAnswer, bool]:
     """Return the answer of `act`, and whether it is one given before; then `act` was not called.
 
     With `in_one_transaction` what `act` does and the memory of it are committed together; without, `act` commits as it
-    goes and a crash in the middle forgets that it began. Answers of 500 and above are not remembered, and are undone.
+    goes, renews in each transaction, and a crash in the middle forgets that it began, `LEASE_SECONDS` later. Answers of
+    500 and above are not remembered, and are undone.
     `rights`: a digest of what the caller may do and read; an answer is given again to the same rights only.
     Errors: `InvalidIdempotencyKey`, `IdempotencyKeyReused`, `IdempotencyKeyInFlight`, `AnswerWithheld`.
     """
     if not 1 <= len(key) <= MAX_KEY_CHARS or not (key.isascii() and key.isprintable()):
         raise InvalidIdempotencyKey(f"Idempotency-Key is 1 to {MAX_KEY_CHARS} printable ASCII characters.")
-    with _alone(actor, key):
+    with transaction.atomic():
+        _be_alone(actor, key)
         if earlier := _earlier(actor, key, request_digest, rights):
             return earlier, True
-        if not in_one_transaction:
-            answer = act()
-            _remember(actor, key, request_digest, answer, rights)
-            return answer, False
-        with transaction.atomic():
-            answer = act()
-            if answer.status >= REMEMBERED_BELOW:
-                transaction.set_rollback(True)
+        own = IdempotencyKey(actor=actor, key=key, request_digest=request_digest)
+        if in_one_transaction:
+            answer = act(renew_nothing)
+            if answer.status < REMEMBERED_BELOW:
+                _remember(own, answer, rights)
             else:
-                _remember(actor, key, request_digest, answer, rights)
+                transaction.set_rollback(True)
+            return answer, False
+        own.save(force_insert=True)
+    try:
+        answer = act(lambda: _renew(own))
+        if answer.status < REMEMBERED_BELOW:
+            with transaction.atomic():
+                _renew(own)
+                _remember(own, answer, rights)
         return answer, False
+    finally:
+        if own.status is None:
+            # A process or a database that is gone leaves the row to the lease.
+            with suppress(Error):
+                IdempotencyKey.objects.filter(id=own.id).delete()
 
 
 def _earlier(actor: str, key: str, request_digest: str, rights: str) -> StoredAnswer | None:
     row = IdempotencyKey.objects.filter(actor=actor, key=key).first()
-    if row is None or row.status is None or row.response is None:
+    if row is None:
+        return None
+    if row.status is None or row.response is None:
+        _take_over(row.id)
         return None
     if row.request_digest != request_digest:
         raise IdempotencyKeyReused("This Idempotency-Key was used for another request; nothing was done.")
@@ -102,28 +140,33 @@ def _earlier(actor: str, key: str, request_digest: str, rights: str) -> StoredAn
     return StoredAnswer(status=row.status, body=body, **fields)
 
 
-def _remember(actor: str, key: str, request_digest: str, answer: StoredAnswer, rights: str) -> None:
-    if answer.status >= REMEMBERED_BELOW:
-        return
+def _remember(own: IdempotencyKey, answer: StoredAnswer, rights: str) -> None:
     head = json.dumps({"media_type": answer.media_type, "location": answer.location, "rights": rights}).encode()
-    IdempotencyKey.objects.create(
-        actor=actor, key=key, request_digest=request_digest, status=answer.status, response=head + b"\n" + answer.body
-    )
+    own.status, own.response = answer.status, head + b"\n" + answer.body
+    own.save()
 
 
-@contextmanager
-def _alone(actor: str, key: str) -> Iterator[None]:
-    """Hold the lock of (actor, key); raise IdempotencyKeyInFlight where somebody else does."""
+def _be_alone(actor: str, key: str) -> None:
+    """Hold the lock of (actor, key) until the transaction ends; raise IdempotencyKeyInFlight where another one does."""
     digest = hashlib.sha256(json.dumps([actor, key]).encode()).digest()
-    number = int.from_bytes(digest[:4], signed=True)
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [Lock.IDEMPOTENCY_KEY, number])
-        if not cursor.fetchone()[0]:
-            raise IdempotencyKeyInFlight("The first request with this Idempotency-Key is still being carried out.")
-    try:
-        yield
-    finally:
-        # On a connection that broke the lock is gone already, and the next one must not be asked about it.
-        if connection.connection is not None and not connection.connection.closed:
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [Lock.IDEMPOTENCY_KEY, number])
+        if not try_lock(cursor, Lock.IDEMPOTENCY_KEY, int.from_bytes(digest[:4], signed=True)):
+            raise IdempotencyKeyInFlight(_IN_FLIGHT)
+
+
+def _take_over(row_id: int) -> None:
+    """Forget a request that was begun and is carried out no more; raise IdempotencyKeyInFlight where it still may be.
+
+    Waits for a transaction that has renewed the row. Its request's next one finds the row gone, and gives up.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_FORGET, [row_id, LEASE_SECONDS])
+        if not cursor.rowcount:
+            raise IdempotencyKeyInFlight(_IN_FLIGHT)
+
+
+def _renew(own: IdempotencyKey) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(_RENEW, [own.id])
+        if not cursor.rowcount:
+            raise IdempotencyKeyInFlight("This request stood still for so long that it was begun anew by another one.")

@@ -7,7 +7,7 @@ class Lock(IntEnum):
     """The first half of each two-part lock key; the second is the id of what is locked, of a worker the number
     that it drew at its start, or 0.
 
-    NODE, RUN, RUN_TURNS, SOURCE, IDEMPOTENCY_KEY, READER and WORKER are held by sessions, the others by transactions.
+    NODE, RUN, RUN_TURNS, SOURCE, READER and WORKER are held by sessions, the others by transactions.
     TABLES is shared by those who read live rows and archived ones as one table, and taken alone by who moves rows
     between them.
     """

@@ -160,7 +160,7 @@ async def _events(asker: _Asker, source: str, masks: Masks) -> AsyncGenerator[by
     checked_at = time.monotonic()
     # The headers are on their way only with the first bytes.
     yield b": the poison list\n\n"
-    with contextlib.suppress(psycopg.OperationalError):
+    with contextlib.suppress(psycopg.OperationalError, DatabaseError):
         async with contextlib.aclosing(_feed_of_this_process().follow(source)) as followed:
             async for one in followed:
                 if one is not Sign.REVOKED:

@@ -9,6 +9,7 @@ import orjson
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
+from poisonadmin.core.commands.idempotency import Renew, renew_nothing
 from poisonadmin.core.commands.locks import retried
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.intake.commands.merge import Merged, merge_staged
@@ -57,19 +58,21 @@ class _Slice:
         return self.size_bytes >= SLICE_BYTES or len(self.good) + len(self.bad) >= SLICE_ROWS
 
 
-def accept_stream(chunks: Iterable[bytes], *, principal: Principal, received_by: str = "api") -> BatchResult:
+def accept_stream(
+    chunks: Iterable[bytes], *, principal: Principal, received_by: str = "api", renew: Renew = renew_nothing
+) -> BatchResult:
     """Take in every good line of NDJSON and set every bad one aside with its number and reason.
 
     Slices of at most 5,000 lines or some 8 MB are committed as they come: when the stream breaks off, the lines before
     stay. A line is never split, so the memory needed is a slice, or the longest line where that is longer.
-    Errors: `NotAllowed`. A line for an address out of scope is rejected with `not_found`.
+    Errors: `NotAllowed`, what `renew` raises. A line for an address out of scope is rejected with `not_found`.
     """
     principal.require(Permission.INGEST)
     batch = f"batch:{uuid.uuid4()}"
     accepted = duplicates = rejected_count = 0
     rejected: list[Rejected] = []
     for part in _slices(split_lines(chunks, max_bytes=LIMITS.line_bytes), principal):
-        merged = retried(lambda part=part: _store(part, batch, principal.name, received_by))  # type: ignore[misc]
+        merged = retried(lambda part=part: _store(part, batch, principal.name, received_by, renew))  # type: ignore[misc]
         accepted += merged.accepted
         duplicates += merged.duplicates
         rejected_count += merged.conflicts + len(part.bad)
@@ -112,8 +115,9 @@ def _refuse_out_of_scope(address: str, principal: Principal) -> None:
         raise InvalidEnvelope("not_found", "address", f"There is no address {address}.")
 
 
-def _store(part: _Slice, batch: str, actor: str, received_by: str) -> Merged:
+def _store(part: _Slice, batch: str, actor: str, received_by: str, renew: Renew) -> Merged:
     with transaction.atomic(), connection.cursor() as cursor:
+        renew()
         _copy_rejected(cursor, part, batch)
         if not part.good:
             return Merged()

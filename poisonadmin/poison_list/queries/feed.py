@@ -1,9 +1,10 @@
 """The poison list of a source as it is, and then as it changes, for as long as somebody listens.
 
 A web process that has listeners holds two connections to the database: one waits for notifications, which say no more
-than that something has changed, the other reads what. Nothing is kept for a listener but the number of the last change
-it was given, so a slow one costs no memory and misses nothing. When a connection is lost every listener's stream ends:
-whoever is listening comes back and is given the list anew.
+than that something has changed, the other reads what. Behind a pooler that gives each transaction another session
+nobody can be notified: the first one asks every second then. Nothing is kept for a listener but the number of the last
+change it was given, so a slow one costs no memory and misses nothing. When a connection is lost every listener's stream
+ends: whoever is listening comes back and is given the list anew.
 """
 
 import asyncio
@@ -15,23 +16,27 @@ from enum import Enum
 from typing import Any
 
 import psycopg
+from asgiref.sync import sync_to_async
 from django.db import connection
 from psycopg.rows import class_row
 
 from poisonadmin.core.domain.locks import POISON_LIST_CHANNEL
+from poisonadmin.store.schema import has_sessions
 
 # Sent on POISON_LIST_CHANNEL in place of a change number when somebody's right to listen has ended.
 REVOKED = "revoked"
 # Of both connections, where the database shows who is connected.
 NAME = "poisonadmin poison list"
 KEEP_ALIVE_SECONDS = 10.0
+# Between two checks for changes, where there are no notifications.
+CHECK_SECONDS = 1.0
 STUCK_SECONDS = 60.0
 ROWS_AT_ONCE = 500
 
 
 class Sign(Enum):
-    """The signs that a stream gives besides changes: the list is complete; nothing has happened for a while; a token
-    was revoked, which may be the reader's.
+    """The signs that a stream gives besides changes: the list is complete; the stream still stands; a token was
+    revoked, which may be the reader's.
     """
 
     LOADED = "loaded"
@@ -56,12 +61,14 @@ _COLUMNS = "SELECT id, source, bookmark, why, is_listed, is_fatal, change FROM p
 _LISTED = f"{_COLUMNS} WHERE source = %s AND is_listed AND id > %s ORDER BY id LIMIT {ROWS_AT_ONCE}"
 _CHANGED = f"{_COLUMNS} WHERE source = %s AND change > %s AND change > 0 ORDER BY change LIMIT {ROWS_AT_ONCE}"
 _NEWEST = "SELECT coalesce(max(change), 0) FROM poison_entry WHERE source = %s AND change > 0"
+_NEWEST_SINCE = "SELECT max(change) FROM poison_entry WHERE source = ANY(%s) AND change > %s AND change > 0"
 
 
 class Listener:
-    """One stream: the event that wakes it, and since when it has been waiting for its reader."""
+    """One stream: its source, the event that wakes it, and since when it has been waiting for its reader."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: str) -> None:
+        self.source = source
         self.is_woken = asyncio.Event()
         self.is_in_doubt = False
         self.task = asyncio.current_task()
@@ -75,23 +82,28 @@ class Listener:
 class Session:
     """The two connections and those who listen; it lives from the first listener to the last, or to its first fault."""
 
-    def __init__(self, listening: psycopg.AsyncConnection[Any], reading: psycopg.AsyncConnection[Any]) -> None:
+    def __init__(
+        self, listening: psycopg.AsyncConnection[Any], reading: psycopg.AsyncConnection[Any], check_seconds: float
+    ) -> None:
         self._listening = listening
         self._reading = reading
+        self._check_seconds = check_seconds
         self._listeners: set[Listener] = set()
         self.is_over = False
         self._waiting = asyncio.create_task(self._wait_for_notifications())
 
     @classmethod
     async def open(cls) -> "Session":
-        """Connect; raise psycopg.OperationalError."""
+        """Connect; raise psycopg.OperationalError or DatabaseError."""
+        is_notified = await sync_to_async(has_sessions, thread_sensitive=False)()
         listening = await _connect()
-        await listening.execute(f"LISTEN {POISON_LIST_CHANNEL}")
-        return cls(listening, await _connect())
+        if is_notified:
+            await listening.execute(f"LISTEN {POISON_LIST_CHANNEL}")
+        return cls(listening, await _connect(), KEEP_ALIVE_SECONDS if is_notified else CHECK_SECONDS)
 
-    def join(self) -> Listener:
-        """Return a new listener, woken by every notification from now on."""
-        listener = Listener()
+    def join(self, source: str) -> Listener:
+        """Return a new listener, woken by every change from now on."""
+        listener = Listener(source)
         self._listeners.add(listener)
         return listener
 
@@ -129,17 +141,26 @@ class Session:
             return await cursor.fetchall()
 
     async def _wait_for_notifications(self) -> None:
+        seen = 0
         try:
             while not self.is_over:
-                async for notification in self._listening.notifies(timeout=KEEP_ALIVE_SECONDS):
+                async for notification in self._listening.notifies(timeout=self._check_seconds):
                     self._wake(is_in_doubt=notification.payload == REVOKED)
                 # A database that is gone without a word is noticed too.
-                await asyncio.wait_for(self._listening.execute("SELECT 1"), KEEP_ALIVE_SECONDS)
+                if newest := await asyncio.wait_for(self._newest_since(seen), KEEP_ALIVE_SECONDS):
+                    seen = newest
+                    self._wake()
                 self._give_up_the_stuck()
         except (psycopg.Error, TimeoutError):
             pass
         finally:
             self.end()
+
+    async def _newest_since(self, change: int) -> int | None:
+        """Return the number of the last change of all sources since, None where there was none."""
+        sources = [listener.source for listener in self._listeners]
+        found = await (await self._listening.execute(_NEWEST_SINCE, [sources, change])).fetchone()
+        return found[0] if found else None
 
     def _wake(self, *, is_in_doubt: bool = False) -> None:
         for listener in self._listeners:
@@ -166,8 +187,8 @@ class Feed:
             self._session.end()
 
     async def follow(self, source: str) -> AsyncGenerator[list[EntryChange] | Sign]:
-        """Yield what is listed, then LOADED, then what changes, QUIET where nothing does; end when the session ends."""
-        session, listener = await self._join()
+        """Yield what is listed, then LOADED, then what changes, QUIET from time to time; end when the session ends."""
+        session, listener = await self._join(source)
         try:
             async for one in _followed(session, listener, source):
                 listener.handed_over_at = time.monotonic()
@@ -178,11 +199,11 @@ class Feed:
         finally:
             await session.leave(listener)
 
-    async def _join(self) -> tuple[Session, Listener]:
+    async def _join(self, source: str) -> tuple[Session, Listener]:
         async with self._opening:
             if self._session is None or self._session.is_over:
                 self._session = await Session.open()
-            return self._session, self._session.join()
+            return self._session, self._session.join(source)
 
 
 async def _followed(session: Session, listener: Listener, source: str) -> AsyncIterator[list[EntryChange] | Sign]:
@@ -193,12 +214,15 @@ async def _followed(session: Session, listener: Listener, source: str) -> AsyncI
         after = entries[-1].id
     listener.is_woken.set()
     is_loaded = False
+    quiet_until = time.monotonic() + KEEP_ALIVE_SECONDS
     while not session.is_over:
         if not listener.is_woken.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(listener.is_woken.wait(), KEEP_ALIVE_SECONDS)
-        if not listener.is_woken.is_set():
+                await asyncio.wait_for(listener.is_woken.wait(), quiet_until - time.monotonic())
+        if time.monotonic() >= quiet_until:
             yield Sign.QUIET
+            quiet_until = time.monotonic() + KEEP_ALIVE_SECONDS
+        if not listener.is_woken.is_set():
             continue
         listener.is_woken.clear()
         if listener.is_in_doubt:

@@ -45,7 +45,8 @@ class ApiToken(models.Model):
 class IdempotencyKey(models.Model):
     """The answer once given to (account, key): the same request again gets it again, another one is refused.
 
-    Kept a day. `actor` is the account: a token, or the user of a session.
+    Kept a day. `actor` is the account: a token, or the user of a session. Without a status the request is still being
+    carried out, and began its last transaction at `created_at`.
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -46,6 +46,8 @@ def back_up(place: Path, *, with_archive: bool) -> str:
     """
     if place.exists():
         raise BackupFailed(f"{place} exists already")
+    for found in check_sessions([connection.alias]):
+        raise BackupFailed(f"{found.msg} {found.hint}")
     draft = place.with_name(f".{place.name}.{os.getpid()}")
     try:
         draft.mkdir(mode=0o700)

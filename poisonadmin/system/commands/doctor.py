@@ -87,9 +87,8 @@ def _database() -> Iterator[Diagnosis]:
     advice = f"run manage.py migrate: {len(missing)} migrations are missing" if missing else ""
     if encoding != "UTF8":
         advice = "create the database with ENCODING 'UTF8' TEMPLATE template0"
-    elif not has_sessions():
-        advice = "set pool_mode = session at the pooler, or name the server itself"
-    yield Diagnosis("database", f"PostgreSQL {version} in {encoding}", advice)
+    pooled = "" if has_sessions() else ", behind a pooler in transaction mode, which only a web process may be"
+    yield Diagnosis("database", f"PostgreSQL {version} in {encoding}{pooled}", advice)
     is_off = abs(ahead) > MOST_CLOCK_SECONDS
     yield Diagnosis("clock", f"{abs(ahead):.1f} s from the database's", "synchronise both machines" if is_off else "")
 

@@ -16,7 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from poisonadmin.core.commands.idempotency import StoredAnswer, once
+from poisonadmin.core.commands.idempotency import Renew, StoredAnswer, once, renew_nothing
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import PoisonAdminError, PreconditionFailed
 from poisonadmin.core.domain.filter_values import MAX_ID
@@ -47,7 +47,8 @@ class EncodedBody(PoisonAdminError):
 
 
 class ApiView(APIView):
-    """`query` and `body` are what the contract's checks let through.
+    """`query` and `body` are what the contract's checks let through. `renew`: what a handler that commits as it goes
+    calls first in each transaction.
 
     `operation`: begins the operation ids of a view that was renamed, so that generated clients keep theirs.
     """
@@ -60,6 +61,7 @@ class ApiView(APIView):
     content_negotiation_class: type[BaseContentNegotiation] = Negotiation
     http_method_names = ("get", "head", "post", "put", "patch", "delete")
     query: dict[str, Any]
+    renew: Renew = staticmethod(renew_nothing)
 
     @property
     def principal(self) -> Principal:
@@ -123,11 +125,16 @@ class ApiView(APIView):
         assert self.contract is not None
         if not self.contract.acts or KEY_HEADER not in self.request.headers:
             return act()
+
+        def answered(renew: Renew) -> StoredAnswer:
+            self.renew = renew
+            return self._answer(act)
+
         answer, is_repeated = once(
             self.principal.account,
             self.request.headers[KEY_HEADER],
             self._request_digest(),
-            lambda: self._answer(act),
+            answered,
             rights=self._rights_digest(),
             in_one_transaction=not self.contract.is_streamed,
         )
