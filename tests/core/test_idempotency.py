@@ -176,6 +176,25 @@ def test_a_request_that_stood_still_is_begun_anew_and_does_nothing_more() -> Non
     assert once(act) == (DONE, True), "the answer of the second is kept"
 
 
+def test_a_batch_that_was_begun_anew_goes_no_further(admin: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "SLICE_ROWS", 1)
+    renewals = 0
+
+    def begun_anew(execute: Callable[..., object], sql: str, *more: object) -> object:
+        nonlocal renewals
+        if sql.startswith("UPDATE idempotency_key"):
+            renewals += 1
+            if renewals > 1:
+                IdempotencyKey.objects.all().delete()
+        return execute(sql, *more)
+
+    lines = b"\n".join(json.dumps(ENVELOPE).encode() for _ in range(3))
+    with connection.execute_wrapper(begun_anew):
+        answer = admin.post("messages/batch/", lines, Idempotency_Key="k", Content_Type=NDJSON)
+    assert (answer.status_code, answer.json()["code"]) == (409, "idempotency_key_in_flight")
+    assert Message.objects.count() == 1
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_request_with_a_transaction_open_is_alive_however_long_it_takes() -> None:
     seen: list[str] = []

@@ -77,6 +77,14 @@ def test_processes_secrets_and_limits_are_those_of_docker_compose() -> None:
             assert container["livenessProbe"]["exec"]["command"] == ["sh", "-c", service["healthcheck"]["test"][1]]
 
 
+def test_the_web_process_alone_has_the_url_through_a_pooler() -> None:
+    for name, (container, files) in pods("secrets: {webDatabaseUrl: {existingSecret: pooled}}").items():
+        variables = {one["name"]: one.get("value", "") for one in container["env"]}
+        file = "web-database-url" if name == "web" else "database-url"
+        assert variables["DATABASE_URL_FILE"] == f"{DIRECTORY}/{file}"
+        assert ("web-database-url" in files) == (name == "web"), "others cannot read it"
+
+
 def test_the_user_is_that_of_the_image() -> None:
     user = yaml.safe_load((CHART / "values.yaml").read_text())["user"]
     assert f"useradd --system --uid {user} " in (PROJECT / "Dockerfile").read_text()

@@ -9,11 +9,13 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import psutil
+import psycopg
 import pytest
 from django.db import connection
 
 from poisonadmin.core.domain.access import SYSTEM, Permission, Role
 from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.domain.locks import POISON_LIST_CHANNEL
 from poisonadmin.decisions.commands.refused_decisions import NotListed
 from poisonadmin.decisions.operations.commands.releases import release_bookmark
 from poisonadmin.desk.api.poison_events import MAX_STREAMS, MAX_STREAMS_EACH
@@ -178,6 +180,27 @@ def test_a_quiet_stream_says_that_it_is_alive(service: Service, impatient: Web) 
         read_until(stream, b"event: loaded")
         for _ in range(2):
             read_until(stream, b": quiet\n\n")
+
+
+def test_a_stream_says_that_it_is_alive_also_while_other_lists_change(service: Service, impatient: Web) -> None:
+    is_over = threading.Event()
+
+    def change_another_list() -> None:
+        with psycopg.connect(impatient.database_url, autocommit=True) as session:
+            while not is_over.is_set():
+                session.execute("SELECT pg_notify(%s, '1')", [POISON_LIST_CHANNEL])
+                session.execute("SELECT pg_sleep(0.05)")
+
+    with closing(open_stream(service, impatient.port)) as stream:
+        read_until(stream, b"event: loaded")
+        other = threading.Thread(target=change_another_list)
+        other.start()
+        try:
+            for _ in range(2):
+                read_until(stream, b": quiet\n\n")
+        finally:
+            is_over.set()
+            other.join()
 
 
 def test_a_reader_that_takes_nothing_for_long_is_cut_off(service: Service, impatient: Web) -> None:

@@ -57,6 +57,7 @@ io: {{ $celery }} worker -Q io -n io@%h {{ $options }} --pool=threads --concurre
 {{/* Each secret: its variable, its file, and the components that read it; all of them, where none is named. */}}
 {{- define "poisonadmin.secrets" -}}
 databaseUrl: {variable: DATABASE_URL_FILE, file: database-url}
+webDatabaseUrl: {variable: DATABASE_URL_FILE, file: web-database-url, for: [web]}
 redisUrl: {variable: REDIS_URL_FILE, file: redis-url}
 secretKey: {variable: POISONADMIN_SECRET_KEY_FILE, file: secret-key}
 encryptionKeys: {variable: POISONADMIN_ENCRYPTION_KEYS_FILE, file: encryption-keys}
