@@ -36,8 +36,10 @@ _COPY = f"COPY attempt ({', '.join(_COLUMNS)}) FROM STDIN WITH (FORMAT binary)"
 _TYPES = tuple(column.type for column in ATTEMPT_COLUMNS)
 _ENTER = """
 INSERT INTO node (name, host, pid, claim_id, shard, journals, lease_until)
-VALUES (%s, %s, %s, %s, %s, %s, now() + %s * interval '1 s') ON CONFLICT (claim_id, shard) DO NOTHING RETURNING id
+VALUES (%s, %s, %s, %s, %s, %s, now() + %s * interval '1 s') ON CONFLICT (claim_id, shard) DO NOTHING
+RETURNING id, started_at
 """
+_IS_KNOWN = "SELECT 1 FROM node WHERE id = %s AND started_at = %s"
 _BEAT = """
 UPDATE node SET heartbeat_at = now(), lease_until = now() + %s * interval '1 s'
 WHERE id = %s AND ended_at IS NULL RETURNING (SELECT is_stopping FROM claim WHERE claim.id = node.claim_id)
@@ -68,13 +70,21 @@ log = logging.getLogger(__name__)
 
 
 class NodeSession:
-    """The right to deliver one shard of a claim, from `enter` to `end`."""
+    """The right to deliver one shard of a claim, from `enter` to `end`. `started_at` is that of its row.
 
-    def __init__(self, sessions: Sessions, node_id: int, begun: BegunFile, budget: float) -> None:
+    A promoted standby that was behind may not know the node, and give its id and those of its messages again: there it
+    writes nothing.
+    """
+
+    def __init__(
+        self, sessions: Sessions, node_id: int, begun: BegunFile, budget: float, *, started_at: object
+    ) -> None:
         self.begun = begun
         self._sessions = sessions
         self._connection = sessions.node()
         self._id = node_id
+        self._started_at = started_at
+        self._is_unknown = False
         self._outcomes: collections.deque[AttemptRecord] = collections.deque()
         self._written = 0
         self._under_way: Callable[[], Mapping[int, int] | None] = lambda: None
@@ -95,7 +105,7 @@ class NodeSession:
         return self._id
 
     def written(self) -> int:
-        """Return how many of the recorded outcomes are in the database."""
+        """Return how many of the recorded outcomes need not be kept any more: they are in the database."""
         return self._written
 
     def lease_deadline(self) -> float:
@@ -132,7 +142,8 @@ class NodeSession:
         while True:
             try:
                 has_ended = self._flush(end=[begun, unanswered, json.dumps(list(tallies))])
-                self._connection.execute(_UNLOCK, [Lock.NODE, lock_key(self._id)])
+                if not self._is_unknown:
+                    self._connection.execute(_UNLOCK, [Lock.NODE, lock_key(self._id)])
                 return has_ended
             except psycopg.Error:
                 if time.monotonic() > until:
@@ -152,6 +163,8 @@ class NodeSession:
                 log.warning("node %s cannot write: %s", self._id, str(error).splitlines()[0])
 
     def _beat(self) -> None:
+        if self._is_unknown:
+            return
         sent = time.monotonic()
         row = self._connection.execute(_BEAT, [LEASE_SECONDS, self._id]).fetchone()
         if row is None or row[0]:
@@ -169,7 +182,11 @@ class NodeSession:
         if not (rows or is_news or released or end):
             return False
         try:
-            with self._connected().transaction():
+            session = self._connected()
+            if self._is_unknown:
+                self._written += len(rows)
+                return False
+            with session.transaction():
                 if rows:
                     self._write(rows)
                 if is_news:
@@ -222,8 +239,14 @@ class NodeSession:
 
     def _connected(self) -> Session:
         if self._connection.closed or self._connection.broken:
-            self._connection = self._sessions.node()
-            _lock(self._connection, self._id)
+            session = self._sessions.node()
+            self._is_unknown = session.execute(_IS_KNOWN, [self._id, self._started_at]).fetchone() is None
+            if self._is_unknown:
+                self.stopping.set()
+                log.warning("the database does not know node %s any more: its outcomes are not written", self._id)
+            else:
+                _lock(session, self._id)
+            self._connection = session
         return self._connection
 
 
@@ -238,11 +261,11 @@ def enter(sessions: Sessions, *, claim_id: int, shard: int, budget_seconds: floa
         row = sessions.node().execute(_ENTER, values).fetchone()
         if row is None:
             return None
-        node_id = int(str(row[0]))
+        node_id, started_at = int(str(row[0])), row[1]
         # Before its row is there: a node without its file has lost it, and whatever it held may have begun.
         begun = BegunFile(directory, node_id)
     _lock(sessions.node(), node_id)
-    return NodeSession(sessions, node_id, begun, budget_seconds)
+    return NodeSession(sessions, node_id, begun, budget_seconds, started_at=started_at)
 
 
 def _lock(connection: Session, node_id: int) -> None:
