@@ -37,7 +37,8 @@ def archived(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     common = {"kind": "report", "params": {"asked": {"format": "csv"}}, "requested_by": "ann", "position": {}}
     later = datetime.now(UTC) + timedelta(days=7)
     done = {"state": "succeeded", "ended_at": Now(), "expires_at": later, "result": {"file_until": later.isoformat()}}
-    made, unfinished = (LongRun.objects.create(**common, **one).id for one in (done, {"state": "running"}))
+    under_way = {"state": "running", "position": {"parts": 1}}
+    made, unfinished = (LongRun.objects.create(**(common | one)).id for one in (done, under_way))
     for report_id, name in ((made, "report.csv"), (unfinished, "report.csv"), (unfinished, "part-000000.arrow")):
         (draft := files.draft_of(report_id, name)).write_text(name)
         files.put(report_id, draft)
@@ -51,6 +52,7 @@ class Elsewhere:
     """Another machine: an empty database, home and archive."""
 
     def __init__(self, url: str, top: Path) -> None:
+        self.url = url
         self.home, self.archive = top / "home", top / "archive"
         self._own = {"DATABASE_URL": url, "POISONADMIN_HOME": str(self.home), "POISONADMIN_ARCHIVE": str(self.archive)}
 
@@ -92,6 +94,11 @@ def test_a_backup_brings_archive_and_reports_along(elsewhere: Elsewhere, place: 
     unfinished = {name for name in own if name.endswith(".part") or name.startswith("reports/")} - {made}
     assert contents(elsewhere.archive) == {name: own[name] for name in set(own) - unfinished}
     assert made in own
+    # What is being made begins anew there, for its parts stay here.
+    with psycopg.connect(elsewhere.url) as session:
+        assert session.execute("SELECT position FROM run WHERE kind = 'report' AND ended_at IS NULL").fetchall() == [
+            ({},)
+        ]
     verified = elsewhere.manage("verify_archive")
     assert (verified.returncode, "are as they were written" in verified.stdout) == (0, True)
 

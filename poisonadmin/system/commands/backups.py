@@ -31,6 +31,8 @@ _REPORTS = """
 SELECT coalesce(former_id, id), params -> 'asked' ->> 'format' FROM run
 WHERE kind = 'report' AND state = 'succeeded' AND coalesce(former_id, id) = ANY(%s)
 """
+# The parts of an unfinished one are in no backup.
+_BEGIN_REPORTS_ANEW = "UPDATE run SET position = '{}' WHERE kind = 'report' AND ended_at IS NULL"
 _FILES = "SELECT path, run_id FROM archive_file WHERE is_current ORDER BY id"
 
 
@@ -98,6 +100,8 @@ def bring_back(place: Path) -> str:
             # Statistics are not in the file, and the claims of a large backlog are planned by them.
             cursor.execute("ANALYZE")
     call_command("migrate", interactive=False, verbosity=0)
+    with connection.cursor() as cursor:
+        cursor.execute(_BEGIN_REPORTS_ANEW)
     reports = _put_reports(place / REPORTS)
     where, begin = archive_file_system(settings.ARCHIVE)
     known = [f"{begin.rstrip('/')}/{path}" for path, _ in fetch_rows(_FILES)]
