@@ -30,6 +30,7 @@ class Services:
     database_url: str  # as the owner of the tables, who may make databases
     superuser_url: str
     redis_url: str
+    server: embedded_postgres.Postgres  # its `url` is that of the role that PoisonAdmin runs as
     postgres: subprocess.Popen[bytes]
     valkey: subprocess.Popen[bytes]
     stop: Callable[[], None]
@@ -59,7 +60,9 @@ def start_services(home: Path, *, durable: bool = True) -> Services:
         (postgres.data.parent / "throwaway").write_text(str(os.getpid()))
         _remove_abandoned(postgres.data.parent.parent)
     postgres.separate_roles()
-    return Services(postgres.owner_url, postgres.superuser_url, valkey.url, postgres_process, valkey_process, stop_both)
+    return Services(
+        postgres.owner_url, postgres.superuser_url, valkey.url, postgres, postgres_process, valkey_process, stop_both
+    )
 
 
 def _stop_postgres(process: subprocess.Popen[bytes]) -> None:

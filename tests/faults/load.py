@@ -47,10 +47,35 @@ class Receiver(Protocol):
     def address(self) -> str: ...
 
 
+@dataclass(frozen=True)
+class WebAnswer:
+    """One request to the web process; `status` 0: no answer."""
+
+    path: str
+    at: float
+    seconds: float
+    status: int
+    said: str
+
+
+def requested(
+    installation: Installation, method: str, path: str, body: bytes | None = None, *, seconds: float = 30
+) -> WebAnswer:
+    """Send a request and return what came of it."""
+    began = time.monotonic()
+    try:
+        reply = installation.ask(method, path, body, seconds=seconds)
+        status, said = reply.status, reply.body.decode(errors="replace")
+    except NoAnswer as error:
+        status, said = 0, str(error)
+    return WebAnswer(path, time.time(), time.monotonic() - began, status, said)
+
+
 class Load:
     """Hands messages in at `rate` a second, in batches, each again until it is acknowledged, until it is stopped.
 
-    `fields` says what the message with an id holds.
+    `fields` says what the message with an id holds; `asked` is whose web process gets the next batch. `accepted` has
+    the time of each acknowledgement.
     """
 
     def __init__(
@@ -58,13 +83,18 @@ class Load:
         destination: Receiver,
         rate: float,
         fields: Callable[[str], Mapping[str, object]] = lambda one: {"payload": f"body of {one}"},
+        *,
+        batch: int = BATCH,
     ) -> None:
+        self.asked = destination.installation
         self.sent: list[str] = []
-        self.accepted: set[str] = set()
+        self.accepted: dict[str, float] = {}
+        self.answers: list[WebAnswer] = []
         self.error: str | None = None
         self._destination = destination
         self._rate = rate
         self._fields = fields
+        self._batch = batch
         self._last: int | None = None
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
 
@@ -86,38 +116,23 @@ class Load:
         began = time.monotonic()
         while self._last is None or len(self.sent) < self._last:
             time.sleep(max(0.0, began + len(self.sent) / self._rate - time.monotonic()))
-            ids = [f"{self._destination.name}-{len(self.sent) + n}" for n in range(BATCH)]
+            ids = [f"{self._destination.name}-{len(self.sent) + n}" for n in range(self._batch)]
             self.sent += ids
             lines = [{"address": self._destination.address, "message_id": one, **self._fields(one)} for one in ids]
             if not self._hand_in("\n".join(map(json.dumps, lines)).encode()):
                 return
-            self.accepted |= set(ids)
+            self.accepted |= dict.fromkeys(ids, self.answers[-1].at)
 
     def _hand_in(self, body: bytes) -> bool:
         until = time.monotonic() + PATIENCE_SECONDS
-        said = "nothing"
         while time.monotonic() < until:
-            try:
-                reply = self._destination.installation.ask("POST", "messages/batch/", body, seconds=15)
-                said = f"{reply.status} {reply.body[:200]!r}"
-                if reply.status == 202 and not reply.json["rejected"]:
-                    return True
-            except NoAnswer as error:
-                said = str(error)
+            answer = requested(self.asked, "POST", "messages/batch/", body, seconds=15)
+            self.answers.append(answer)
+            if answer.status == 202 and not json.loads(answer.said)["rejected"]:
+                return True
             time.sleep(0.2)
-        self.error = f"a batch was not acknowledged within {PATIENCE_SECONDS} s: {said}"
+        self.error = f"a batch was not acknowledged within {PATIENCE_SECONDS} s: {self.answers[-1:]}"
         return False
-
-
-@dataclass(frozen=True)
-class WebAnswer:
-    """One request to the web process; `status` 0: no answer."""
-
-    path: str
-    at: float
-    seconds: float
-    status: int
-    said: str
 
 
 class Watch:
@@ -150,16 +165,7 @@ class Watch:
     def _run(self) -> None:
         while not self._is_over.wait(WATCH_SECONDS):
             for path in self.PATHS:
-                self.looks.append(self._look(path))
-
-    def _look(self, path: str) -> WebAnswer:
-        began = time.monotonic()
-        try:
-            reply = self._installation.ask("GET", path, seconds=30)
-            status, said = reply.status, reply.body.decode(errors="replace")
-        except NoAnswer as error:
-            status, said = 0, str(error)
-        return WebAnswer(path, time.time(), time.monotonic() - began, status, said)
+                self.looks.append(requested(self._installation, "GET", path))
 
 
 def _says_why_not(look: WebAnswer) -> bool:
