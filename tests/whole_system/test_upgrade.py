@@ -1,15 +1,14 @@
-"""An upgrade without a gap, rehearsed: the former version's processes go on while this one migrates and takes over."""
+"""An upgrade without a gap, rehearsed, and its way back: one version's processes take over from the other's."""
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack
-from itertools import pairwise
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psycopg
@@ -17,188 +16,236 @@ import pytest
 
 from poisonadmin.core.domain.secret_settings import without_secrets
 from poisonadmin.embedded.ports import free_port
-from poisonadmin.embedded.spark import ConnectServer
-from tests.fixtures.class_archive import give_archive
-from tests.whole_system.consumer import consuming, takes
+from poisonadmin.embedded.processes import ChildSpec, spawn
+from tests.faults.invariants import untraceable
+from tests.faults.load import Load
+from tests.services import Services, start_services
+from tests.whole_system.consumer import Consumer, consuming, takes
 from tests.whole_system.http_destination import HttpDestination
-from tests.whole_system.installation import PROJECT, WORKERS, Installation, NoAnswer, until
+from tests.whole_system.installation import PROJECT, Installation, NoAnswer, until
+from tests.whole_system.rehearsed import figures
 
 # What landed before this version; set it anew with each release.
 FORMER = "01240a25"
-BATCH, EVERY_SECONDS = 40, 0.2
-CELERY = ("-m", "celery", "--quiet", "-A", "workers.celery_app")
+# The first version that starts on tables to which a later one has added.
+RETURNING = "fe9cf6d3"
+RATE, BATCH = 200.0, 40
 ALONE = ("--loglevel=WARNING", "--without-gossip", "--without-mingle", "--without-heartbeat")
+POOLS = {"io": "threads", "spark-redelivery": "solo", "spark-batch": "solo"}
 # No lock is to be waited for so long.
 MOST_LOCK_SECONDS = 1.5
+# What the next version's `migrate` would do.
+NEXT = """
+ALTER TABLE worker ADD COLUMN rehearsed text;
+INSERT INTO django_migrations (app, name, applied) VALUES ('store', '9999_expand_rehearsed', now());
+"""
 
 
-class Load(threading.Thread):
-    """Hands batches in, 200 messages a second, to whichever web process is `asked`. One refused is handed in again."""
+class Version(Installation):
+    """The processes of a version, started by hand with a name of their own, on services and a home of all versions.
 
-    def __init__(self, asked: Installation, address: str) -> None:
-        super().__init__(daemon=True)
-        self.asked = asked
-        self._address = address
-        self.sent = 0
-        self.errors: list[str] = []
-        self.slowest = 0.0
-        self._is_over = threading.Event()
+    Each has its own Spark, in its Spark workers, so that its own code delivers.
+    """
 
-    def run(self) -> None:
-        while not self._is_over.is_set():
-            lines = [
-                json.dumps({"address": self._address, "message_id": f"m{self.sent + n}", "payload": "x"})
-                for n in range(BATCH)
-            ]
-            began = time.monotonic()
-            try:
-                reply = self.asked.ask("POST", "messages/batch/", "\n".join(lines).encode(), seconds=30)
-                if reply.status >= 300:
-                    self.errors.append(f"{reply.status} {reply.body[:200]!r}")
-                else:
-                    self.sent += BATCH
-            except NoAnswer as error:
-                self.errors.append(str(error))
-            self.slowest = max(self.slowest, time.monotonic() - began)
-            self._is_over.wait(max(EVERY_SECONDS - (time.monotonic() - began), 0))
+    def __init__(self, name: str, code: Path, services: Services, home: Path) -> None:
+        self.home, self.port, self.log = home, free_port(), home / f"{name}.log"
+        self.code, self._name, self._owner_url = code, name, services.database_url
+        self._token = ""
+        own = {
+            "DATABASE_URL": services.server.url,
+            "REDIS_URL": services.redis_url,
+            "POISONADMIN_HOME": str(home),
+            "POISONADMIN_ALLOW_LOOPBACK": "true",
+        }
+        self._variables = without_secrets(os.environ) | own
+        self._running: list[subprocess.Popen[bytes]] = []
 
-    def stop(self) -> None:
-        self._is_over.set()
-        self.join(60)
+    @property
+    def environment(self) -> dict[str, str]:
+        """What its processes find."""
+        return self._variables
 
-
-class Successor(Installation):
-    """This version's processes on the former one's services and home."""
-
-    def __init__(self, former: Installation) -> None:
-        self.home, self.port, self.log = former.home, free_port(), former.home / "successor.log"
-        self._token = former.token
-        own = former.environment | {"POISONADMIN_HOME": str(former.home), "POISONADMIN_ALLOW_LOOPBACK": "true"}
-        kept = {name: value for name, value in without_secrets(os.environ).items() if name not in own}
-        self._variables = kept | own
-        self.begun: list[subprocess.Popen[bytes]] = []
-
-    def run(self, *arguments: str, **more: str) -> "subprocess.Popen[bytes]":
+    def begun(self, *arguments: str, **more: str) -> "subprocess.Popen[bytes]":
         """Start a process of this version."""
+        spec = ChildSpec(self._name, [sys.executable, *arguments], self._variables | more, self.code)
         with self.log.open("ab") as output:
-            started = subprocess.Popen(
-                [sys.executable, *arguments],
-                cwd=PROJECT,
-                env=self._variables | more,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-        self.begun.append(started)
-        return started
+            return spawn(spec, output)
+
+    def prepare(self) -> None:
+        """Migrate as the owner of the tables, and do what else comes before a start."""
+        for command in (["migrate", "--no-input"], ["bootstrap"]):
+            done = self.begun("manage.py", *command, MIGRATION_DATABASE_URL=self._owner_url)
+            assert done.wait(180) == 0, self.output[-2000:]
+
+    def start(self) -> None:
+        """Start every process, the web process first, and return when all are at work."""
+        serve = ("-m", "poisonadmin.serve", "--port", str(self.port))
+        self._running.append(self.begun(*serve, POISONADMIN_DB_POOL="true"))
+        until(self._serves, 120, lambda: self.output[-2000:])
+        celery = ("-m", "celery", "--quiet", "-A", "workers.celery_app")
+        for queue, pool in POOLS.items():
+            worker = ("worker", "-Q", queue, "-n", f"{queue}@{self._name}", *ALONE, f"--pool={pool}")
+            self._running.append(self.begun(*celery, *worker))
+        self._running.append(self.begun(*celery, "beat", "-s", str(self.home / f"{self._name}-schedule")))
+        until(lambda: len(self.rows(_AT_WORK, [f"%@{self._name}"])) == len(POOLS), 300, lambda: self.output[-2000:])
 
     def stop(self) -> float:
-        for process in self.begun:
+        """Stop its processes, one after the other."""
+        began = time.monotonic()
+        for process in self._running:
             process.terminate()
-        for process in self.begun:
-            process.wait(30)
-        return 0.0
+            process.wait(60)
+        self._running.clear()
+        return time.monotonic() - began
+
+    def _serves(self) -> bool:
+        try:
+            return self.ask("GET", "/readyz?for=web", seconds=5).status == 200
+        except NoAnswer:
+            return False
+
+
+_AT_WORK = "SELECT FROM worker WHERE name LIKE %s AND heartbeat_at > now() - interval '5 s'"
+
+
+class Rehearsal:
+    """A load on the version that is at work, and a consumer; the versions share services and a home."""
+
+    def __init__(self, home: Path, former: Path, until_the_end: ExitStack) -> None:
+        self._home = home
+        self.services = start_services(home)
+        # Where the database's own user cannot enter the home, its files stand elsewhere.
+        until_the_end.callback(shutil.rmtree, (home / "postgres").resolve(), ignore_errors=True)
+        until_the_end.callback(self.services.stop)
+        self._versions = until_the_end.enter_context(ExitStack())
+        self.at_work = self.version("former", former)
+        self.at_work.prepare()
+        self.at_work.start()
+        self.consumer: Consumer = until_the_end.enter_context(consuming(takes))
+        self.load = Load(HttpDestination.create(self.at_work, "shop", self.consumer), RATE, batch=BATCH)
+        until_the_end.enter_context(self.load)
+
+    def version(self, name: str, code: Path = PROJECT) -> Version:
+        """Return a version whose processes are yet to be started; what runs of it ends with the rehearsal."""
+        version = Version(name, code, self.services, self._home)
+        self._versions.callback(version.stop)
+        return version
+
+    def take_over(self, by: Version) -> None:
+        """Start a version beside the one that is at work, give it the load, and stop the other one."""
+        by.start()
+        self.load.asked = by
+        self.at_work.stop()
+        self.at_work = by
+
+    def figures(self) -> dict[str, float]:
+        """End the load, and return what came of it once all of it is delivered."""
+        self.load.stop_after(0)
+        delivered = "SELECT count(*) FROM message WHERE state = 'DLVD'"
+        until(lambda: self.at_work.rows(delivered)[0][0] >= len(self.load.accepted), 180, lambda: self.load.error)
+        return figures(self.load, self.consumer)
 
 
 @pytest.fixture
-def former(tmp_path: Path, trained_server: ConnectServer) -> Iterator[Installation]:
-    """Yield the former version, ready."""
-    code, home = tmp_path / "former", tmp_path / "home"
-    code.mkdir()
-    home.mkdir()
-    archive = subprocess.run(["git", "archive", FORMER], cwd=PROJECT, capture_output=True, check=True).stdout
-    subprocess.run(["tar", "-x", "-C", code], input=archive, check=True)
-    (code / "node_modules").symlink_to(PROJECT / "node_modules")
-    give_archive(trained_server, home)
+def rehearsed(tmp_path: Path) -> Iterator[Callable[[str], Rehearsal]]:
+    """Yield what begins a rehearsal with the version of a commit at work."""
+    with ExitStack() as until_the_end:
 
-    class Former(Installation):
-        prefix = ("env", "-C", str(code))
+        def begin(commit: str) -> Rehearsal:
+            code = tmp_path / "former"
+            code.mkdir()
+            archive = subprocess.run(["git", "archive", commit], cwd=PROJECT, capture_output=True, check=True).stdout
+            subprocess.run(["tar", "-x", "-C", code], input=archive, check=True)
+            (code / "node_modules").symlink_to(PROJECT / "node_modules")
+            return Rehearsal(tmp_path / "home", code, until_the_end)
 
-    running = Former(home)
+        yield begin
+
+
+@contextmanager
+def lock_waits(url: str) -> Iterator[list[float]]:
+    """Note how long statements wait for locks meanwhile."""
+    seconds, is_over = [0.0], threading.Event()
+
+    def note() -> None:
+        with psycopg.connect(url, autocommit=True) as session:
+            while not is_over.wait(0.1):
+                seconds.extend(waited for (waited,) in session.execute(_WAITING).fetchall())
+
+    thread = threading.Thread(target=note, daemon=True)
+    thread.start()
     try:
-        running.until_ready()
-        yield running
+        yield seconds
     finally:
-        running.stop()
+        is_over.set()
+        thread.join(30)
 
 
-def longest_lock(url: str, seconds: list[float], is_over: threading.Event) -> None:
-    """Note how long statements have waited for locks."""
-    with psycopg.connect(url, autocommit=True) as session:
-        while not is_over.wait(0.1):
-            [(waited,)] = session.execute(
-                "SELECT coalesce(max(extract(epoch FROM clock_timestamp() - query_start)), 0)::float8"
-                " FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND wait_event <> 'advisory'"
-            ).fetchall()
-            seconds.append(waited)
+_WAITING = """
+SELECT extract(epoch FROM clock_timestamp() - query_start)::float8 FROM pg_stat_activity
+WHERE wait_event_type = 'Lock' AND wait_event <> 'advisory'
+"""
 
 
 @pytest.mark.long
-def test_the_next_version_takes_over_from_the_last_one_process_by_process(former: Installation) -> None:
-    with ExitStack() as running:
-        consumer = running.enter_context(consuming(takes))
-        to = HttpDestination.create(former, "shop", consumer)
-        load = Load(former, to.address)
-        load.start()
-        time.sleep(10)
-        successor = Successor(former)
-        running.callback(successor.stop)
+def test_the_next_version_takes_over_from_the_last_one_process_by_process(
+    rehearsed: Callable[[str], Rehearsal],
+) -> None:
+    rehearsal = rehearsed(FORMER)
+    former, successor = rehearsal.at_work, rehearsal.version("successor")
+    time.sleep(10)
+    began = time.monotonic()
+    with lock_waits(rehearsal.services.superuser_url) as waits:
+        successor.prepare()
+    migrated_seconds = time.monotonic() - began
+    # N-1 goes on beside N's tables.
+    time.sleep(20)
+    after_migration = len(rehearsal.consumer.arrivals)
+    rehearsal.take_over(successor)
+    time.sleep(20)
+    # And does not start on them.
+    assert former.begun("-m", "poisonadmin.serve", "--port", str(former.port)).wait(60) != 0
+    assert "has migrations that this version does not know" in former.output
 
-        waits: list[float] = []
-        is_over = threading.Event()
-        threading.Thread(target=longest_lock, args=[former.superuser_url, waits, is_over], daemon=True).start()
-        owner = former.home / "secrets" / "migration-database-url"
-        began = time.monotonic()
-        as_owner = {"MIGRATION_DATABASE_URL": owner.read_text().strip()}
-        migration = successor.run("manage.py", "migrate", "--no-input", **as_owner)
-        assert migration.wait(120) == 0, successor.output[-2000:]
-        migrated_seconds = time.monotonic() - began
-        is_over.set()
-        # N-1 goes on beside N's tables.
-        time.sleep(20)
-        after_migration = len(consumer.arrivals)
-        assert load.errors == []
-
-        successor.run("-m", "poisonadmin.serve", "--port", str(successor.port), POISONADMIN_DB_POOL="true")
-        until(lambda: successor.ask("GET", "/readyz?for=web").status == 200 if _answers(successor) else False, 120)
-        load.asked = successor
-        for queue, pool in (("io", "threads"), ("spark-redelivery", "solo"), ("spark-batch", "solo")):
-            successor.run(*CELERY, "worker", "-Q", queue, "-n", f"{queue}@successor", *ALONE, f"--pool={pool}")
-        successor.run(*CELERY, "beat", "-s", str(former.home / "successor-schedule"))
-        ready = "SELECT FROM worker WHERE name LIKE '%%@successor' AND heartbeat_at > now() - interval '20 s'"
-        until(lambda: len(former.rows(ready)) == 3, 300, lambda: successor.output[-2000:])
-        # The former supervisor starts its processes again, and they refuse the newer tables.
-        for name in ("web", *WORKERS):
-            former.process_of(name).terminate()
-            time.sleep(3)
-        until(lambda: "has migrations that this version does not know" in former.output, 120)
-        time.sleep(20)
-        load.stop()
-        until(lambda: former.rows("SELECT count(*) FROM message WHERE state = 'DLVD'")[0][0] >= load.sent, 180)
-
-        arrived = sorted(one.at for one in consumer.arrivals)
-        gap = max(later - sooner for sooner, later in pairwise(arrived))
-        several = sum(n > 1 for n in Counter(one.message_id for one in consumer.arrivals).values())
-        figures = {
-            "messages": load.sent,
-            "migration, s": round(migrated_seconds, 1),
-            "longest wait for a lock, s": round(max(waits), 2),
-            "delivered by the former version on the new tables": after_migration,
-            "longest time without a delivery, s": round(gap, 1),
-            "slowest request, s": round(load.slowest, 2),
-            "requests that failed": len(load.errors),
-            "delivered more than once": several,
-        }
-        print(json.dumps(figures, indent=1))
-        states = former.rows("SELECT state, count(*) FROM message GROUP BY 1")
-        assert states == [("DLVD", load.sent)]
-        assert load.errors == []
-        assert max(waits) < MOST_LOCK_SECONDS
-        assert len({one.message_id for one in consumer.arrivals}) == load.sent
+    seen = rehearsal.figures()
+    by_former = {
+        "migrate and bootstrap, s": round(migrated_seconds, 1),
+        "longest wait for a lock, s": round(max(waits), 2),
+        "delivered until the former version gave way": after_migration,
+    }
+    print(json.dumps(seen | by_former, indent=1))
+    assert_nothing_was_lost(rehearsal, seen)
+    assert max(waits) < MOST_LOCK_SECONDS
 
 
-def _answers(successor: Installation) -> bool:
-    try:
-        successor.ask("GET", "/healthz", seconds=5)
-    except NoAnswer:
-        return False
-    return True
+@pytest.mark.long
+def test_the_former_version_takes_back_over_on_the_tables_of_the_next_one(
+    rehearsed: Callable[[str], Rehearsal],
+) -> None:
+    rehearsal = rehearsed(RETURNING)
+    former = rehearsal.at_work
+    time.sleep(10)
+    with psycopg.connect(rehearsal.services.database_url) as session:
+        session.execute(NEXT)
+    rehearsal.take_over(rehearsal.version("successor"))
+    there = len(rehearsal.consumer.arrivals)
+    time.sleep(20)
+    back = rehearsal.version("returned", former.code)
+    back.prepare()
+    rehearsal.take_over(back)
+    returned = len(rehearsal.consumer.arrivals)
+    time.sleep(20)
+    assert "does not know and that only add (9999_expand_rehearsed)" in back.output
+
+    seen = rehearsal.figures()
+    print(json.dumps(seen | {"there, back, after": [there, returned - there, len(rehearsal.load.accepted) - returned]}))
+    assert_nothing_was_lost(rehearsal, seen)
+
+
+def assert_nothing_was_lost(rehearsal: Rehearsal, seen: dict[str, float]) -> None:
+    """Fail unless each message was delivered, with a reason for each second time, and each request answered."""
+    states = rehearsal.at_work.rows("SELECT state, count(*) FROM message GROUP BY 1")
+    assert states == [("DLVD", len(rehearsal.load.accepted))]
+    assert [one for one in rehearsal.load.answers if one.status != 202] == []
+    assert seen["lost"] == 0
+    assert untraceable(rehearsal.at_work.rows, rehearsal.consumer.arrivals) == []
