@@ -68,6 +68,13 @@ def restore(home: Path, file: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True)
 
 
+def bring_keys(home: Path, new: Path) -> None:
+    """Copy what is kept beside a backup."""
+    (new / "secrets").mkdir(mode=0o700)
+    for name in ("secret-key", "admin-token", "secrets/encryption-keys"):
+        shutil.copy2(home / name, new / name)
+
+
 @pytest.fixture
 def destination(installation: Installation) -> Iterator[HttpDestination]:
     """Yield a destination with a secret, whose consumer serves both installations."""
@@ -110,8 +117,7 @@ def test_a_backup_brings_everything_into_a_new_home(
 
     home = tmp_path / "restored"
     home.mkdir(mode=0o700)
-    for name in ("secret-key", "admin-token"):
-        shutil.copy2(installation.home / name, home)
+    bring_keys(installation.home, home)
     done = restore(home, file)
     assert done.returncode == 0, done.stdout + done.stderr
     other = Installation(home)
@@ -227,8 +233,7 @@ def test_a_backup_under_traffic_has_all_that_was_accepted_before_it(
         lost.kill_everything()
         killed = time.time()
 
-        for name in ("secret-key", "admin-token"):
-            shutil.copy2(homes[0] / name, homes[1])
+        bring_keys(*homes)
         brought = restore(homes[1], file)
         assert brought.returncode == 0, brought.stdout + brought.stderr
         restored = time.time()
