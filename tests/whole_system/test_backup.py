@@ -71,7 +71,7 @@ def restore(home: Path, file: Path) -> "subprocess.CompletedProcess[str]":
 def bring_keys(home: Path, new: Path) -> None:
     """Copy what is kept beside a backup."""
     (new / "secrets").mkdir(mode=0o700)
-    for name in ("secret-key", "admin-token", "secrets/encryption-keys"):
+    for name in ("secret-key", "admin-token", "secrets/poisonadmin-encryption-keys"):
         shutil.copy2(home / name, new / name)
 
 
