@@ -8,7 +8,6 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.core.queries.read_only import read_only_mode
 from poisonadmin.core.queries.rows import database_time
 from poisonadmin.messages.domain.states import State
 from poisonadmin.store.models.access import Audit
@@ -26,10 +25,8 @@ pytestmark = pytest.mark.usefixtures("switched_off_afterwards")
 @pytest.fixture
 def switched_off_afterwards(transactional_db: None) -> Iterator[None]:
     """Have this process look anew in the next test."""
-    read_only_mode(is_fresh=True)
     yield
     ReadOnlyMode.objects.all().delete()
-    read_only_mode(is_fresh=True)
 
 
 def test_every_change_is_refused_with_the_reason_and_everything_is_read(

@@ -240,6 +240,7 @@ ROUTES = {
     "nodes": Expected(),
     "deployments": Expected(),
     "nodes-one": Expected(READ, OF_AN_ADDRESS),
+    "nodes-read-only": Expected(CONFIGURE),
     "audit": Expected(),
     "people": Expected(CONFIGURE),
     "people-new": Expected(CONFIGURE),

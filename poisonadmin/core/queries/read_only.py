@@ -1,4 +1,4 @@
-"""Whether the installation is read-only: then nothing is taken in, decided, configured or delivered."""
+"""The read-only mode of the installation: while it is on, nothing is taken in, decided, configured or delivered."""
 
 import time
 from dataclasses import dataclass
@@ -7,9 +7,9 @@ from datetime import datetime
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.rows import fetch_rows
 
-# Each process looks so often.
-LOOK_SECONDS = 1.0
-_looked: "tuple[float, ReadOnlyMode | None] | None" = None
+# Each process reads the mode so often.
+REFRESH_SECONDS = 1.0
+_known: "tuple[float, ReadOnlySince | None] | None" = None
 
 
 class ReadOnly(PoisonAdminError):
@@ -20,25 +20,31 @@ class ReadOnly(PoisonAdminError):
 
 
 @dataclass(frozen=True)
-class ReadOnlyMode:
-    """Why, by whom and since when nothing may be changed."""
+class ReadOnlySince:
+    """The reason, the person and the time by which nothing may be changed any more."""
 
     reason: str
     switched_on_by: str
     since: datetime
 
 
-def read_only_mode(*, is_fresh: bool = False) -> ReadOnlyMode | None:
+def read_only_mode() -> ReadOnlySince | None:
     """Return the mode while it is on, as it was within the last second; None while it is off."""
-    global _looked
+    global _known
     now = time.monotonic()
-    if is_fresh or _looked is None or now - _looked[0] >= LOOK_SECONDS:
+    if _known is None or now - _known[0] >= REFRESH_SECONDS:
         rows = fetch_rows("SELECT reason, switched_on_by, since FROM read_only_mode")
-        _looked = now, ReadOnlyMode(*rows[0]) if rows else None
-    return _looked[1]
+        _known = now, ReadOnlySince(*rows[0]) if rows else None
+    return _known[1]
+
+
+def forget_mode() -> None:
+    """Have this process read the mode anew."""
+    global _known
+    _known = None
 
 
 def require_writable() -> None:
     """Do nothing while changes are taken. Errors: `ReadOnly`."""
     if mode := read_only_mode():
-        raise ReadOnly(f"PoisonAdmin is read-only, since {mode.switched_on_by} said so: {mode.reason}")
+        raise ReadOnly(f"PoisonAdmin is read-only, as {mode.switched_on_by} has switched it: {mode.reason}")

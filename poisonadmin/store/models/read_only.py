@@ -1,4 +1,4 @@
-"""Whether the installation is read-only."""
+"""The read-only mode of the installation."""
 
 from django.db import models
 from django.db.models.functions import Now

@@ -6,6 +6,7 @@ from django.db.models.functions import Now
 
 from poisonadmin.runs.domain.kinds import OPEN, RunState
 from poisonadmin.store.models.constraints import only_values_of
+from poisonadmin.store.models.secret_fields import SecretsField
 
 
 class LongRun(models.Model):
@@ -26,7 +27,7 @@ class LongRun(models.Model):
     kind = models.CharField(max_length=16)
     state = models.CharField(max_length=10, db_default=RunState.QUEUED.value)
     params = models.JSONField(default=dict)
-    secrets = models.JSONField(null=True)
+    secrets = SecretsField(null=True)
     phase = models.CharField(max_length=100, null=True)
     done = models.BigIntegerField(db_default=0)
     total = models.BigIntegerField(null=True)

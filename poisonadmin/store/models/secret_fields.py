@@ -14,7 +14,8 @@ class SecretsField(models.JSONField):
 
     def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:
         """Return the column's value."""
-        return super().get_db_prep_value(encrypted(value, os.environ), connection, prepared)
+        stored = None if value is None else encrypted(value, os.environ)
+        return super().get_db_prep_value(stored, connection, prepared)
 
     def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
         """Return the secrets; None where the column is of no row. Errors: `UnreadableSecret`."""

@@ -23,7 +23,7 @@ MODE = {
 
 
 class ReadOnlyInput(StrictSerializer):
-    """`reason`: what everybody is told who is refused."""
+    """`reason`: what everybody reads who is refused."""
 
     reason = Text(max_length=2000)
 
@@ -55,7 +55,7 @@ class ReadOnlySwitch(ApiView):
         return self._shown()
 
     def _shown(self) -> Response:
-        mode = read_only_mode(is_fresh=True)
+        mode = read_only_mode()
         shown: dict[str, Any] = vars(mode) if mode else dict.fromkeys(("reason", "switched_on_by", "since"))
         return Response({"is_on": mode is not None, **shown})
 

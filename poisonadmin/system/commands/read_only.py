@@ -5,7 +5,7 @@ from django.db.models.functions import Now
 
 from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
-from poisonadmin.core.queries.read_only import read_only_mode
+from poisonadmin.core.queries.read_only import forget_mode
 from poisonadmin.store.models.read_only import ReadOnlyMode
 
 
@@ -21,4 +21,4 @@ def switch_read_only(reason: str | None, *, principal: Principal) -> None:
             audit.record(principal.name, "read_only.switched_on", "read_only_mode", "", details={"reason": reason})
         elif ReadOnlyMode.objects.all().delete()[0]:
             audit.record(principal.name, "read_only.switched_off", "read_only_mode", "")
-    read_only_mode(is_fresh=True)
+    forget_mode()

@@ -18,7 +18,7 @@ class Command(OperatorCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Add `on` or `off`, and the reason."""
         parser.add_argument("switch", choices=("on", "off"), nargs="?")
-        parser.add_argument("reason", nargs="?", default="", help="what everybody is told who is refused")
+        parser.add_argument("reason", nargs="?", default="", help="what everybody reads who is refused")
 
     def handle(self, *_: Any, **options: Any) -> None:
         """Switch, and print which it is."""
@@ -27,6 +27,6 @@ class Command(OperatorCommand):
             raise CommandError('Give a reason: manage.py read_only on "The database moves".')
         if switch:
             switch_read_only(reason if switch == "on" else None, principal=SYSTEM)
-        mode = read_only_mode(is_fresh=True)
+        mode = read_only_mode()
         text = f"PoisonAdmin is read-only, since {mode.since:%F %T} UTC: {mode.reason}" if mode else "It takes changes."
         self.stdout.write(text)
