@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from django.db import InterfaceError, OperationalError, close_old_connections
 
 from poisonadmin.core.domain.access import Role, principal
+from poisonadmin.core.queries.read_only import ReadOnly
 from poisonadmin.intake.commands import accept
 from poisonadmin.intake.domain.envelope import MessageEnvelope
 from sample.configuration import configure_sample
@@ -21,7 +22,7 @@ LOADER = principal("sample", Role.ADMIN)
 MESSAGES_PER_SECOND = 2.0
 MAX_SECONDS = 2 * 60 * 60
 DEAD_LETTER_EVERY = 40
-# The database may be restarting; the messages wait here.
+# The database may be restarting, or the installation be read-only; the messages wait here.
 RETRY_SECONDS = 1.0
 
 
@@ -66,6 +67,6 @@ def _until_it_works(envelope: MessageEnvelope, sleep: Callable[[float], None]) -
         try:
             hand_in(envelope)
             return
-        except (OperationalError, InterfaceError):
+        except (OperationalError, InterfaceError, ReadOnly):
             close_old_connections()
             sleep(RETRY_SECONDS)

@@ -1,5 +1,6 @@
 """While the installation is read-only nothing is changed by anybody, and everything can be read."""
 
+import json
 from collections.abc import Callable, Iterator
 from io import StringIO
 
@@ -8,7 +9,9 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.core.queries.read_only import ReadOnly
 from poisonadmin.core.queries.rows import database_time
+from poisonadmin.intake.commands.batch import SLICE_ROWS, accept_stream
 from poisonadmin.messages.domain.states import State
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.message import Message
@@ -53,6 +56,18 @@ def test_every_change_is_refused_with_the_reason_and_everything_is_read(
     assert admin.post("messages/", body).status_code == 201
     actions = Audit.objects.filter(action__startswith="read_only.").order_by("id").values_list("action", flat=True)
     assert list(actions) == ["read_only.switched_on", "read_only.switched_off"]
+
+
+def test_a_batch_that_has_begun_takes_nothing_more_in(transactional_db: None) -> None:
+    def lines() -> Iterator[bytes]:
+        for n in range(2 * SLICE_ROWS):
+            if n == SLICE_ROWS + 1:
+                switch_read_only("the database moves", principal=SYSTEM)
+            yield json.dumps({"address": "orders.eu", "message_id": f"m{n}", "payload": "x"}).encode() + b"\n"
+
+    with pytest.raises(ReadOnly, match="the database moves"):
+        accept_stream(lines(), principal=SYSTEM)
+    assert Message.objects.count() == SLICE_ROWS
 
 
 def test_it_is_for_administrators_of_every_address(operator: Caller, outsider: Caller) -> None:

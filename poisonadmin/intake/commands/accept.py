@@ -14,6 +14,7 @@ from poisonadmin.addresses.commands import AddressRef, ensure_addresses
 from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
+from poisonadmin.core.queries.read_only import require_writable
 from poisonadmin.groups.commands import failure_groups
 from poisonadmin.groups.domain import failures
 from poisonadmin.intake.domain.envelope import MessageEnvelope
@@ -94,9 +95,10 @@ def accept(envelope: MessageEnvelope, *, principal: Principal, received_by: str)
     large for its address.
 
     The same (address, message_id) with the same body again changes nothing and returns the first one.
-    Errors: `NotAllowed`, `NotFound` (out of scope), `InvalidAddress`, `MessageIdConflict`.
+    Errors: `NotAllowed`, `ReadOnly`, `NotFound` (out of scope), `InvalidAddress`, `MessageIdConflict`.
     """
     principal.require(Permission.INGEST)
+    require_writable()
     original = envelope.dead_letter.original_address if envelope.dead_letter else None
     for name in filter(None, (envelope.address, original)):
         if not principal.sees(name):

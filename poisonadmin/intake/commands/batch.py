@@ -12,6 +12,7 @@ from django.db.backends.utils import CursorWrapper
 from poisonadmin.core.commands.idempotency import Renew, renew_nothing
 from poisonadmin.core.commands.locks import retried
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.queries.read_only import require_writable
 from poisonadmin.intake.commands.merge import Merged, merge_staged
 from poisonadmin.intake.domain import staged_rows
 from poisonadmin.intake.domain.envelope import parse_line
@@ -65,13 +66,15 @@ def accept_stream(
 
     Slices of at most 5,000 lines or some 8 MB are committed as they come: when the stream breaks off, the lines before
     stay. A line is never split, so the memory needed is a slice, or the longest line where that is longer.
-    Errors: `NotAllowed`, what `renew` raises. A line for an address out of scope is rejected with `not_found`.
+    A line for an address out of scope is rejected with `not_found`. Errors: `NotAllowed`, `ReadOnly`, what `renew`
+    raises.
     """
     principal.require(Permission.INGEST)
     batch = f"batch:{uuid.uuid4()}"
     accepted = duplicates = rejected_count = 0
     rejected: list[Rejected] = []
     for part in _slices(split_lines(chunks, max_bytes=LIMITS.line_bytes), principal):
+        require_writable()
         merged = retried(lambda part=part: _store(part, batch, principal.name, received_by, renew))  # type: ignore[misc]
         accepted += merged.accepted
         duplicates += merged.duplicates
