@@ -18,7 +18,8 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
         is_on, reason = request.POST.get("switch") == "on", reason_of(request)
         if not is_on or reason:
             switch_read_only(reason if is_on else None, principal=principal)
-            notes.success(request, "PoisonAdmin is read-only." if is_on else "PoisonAdmin takes changes again.")
+            if not is_on:
+                notes.success(request, "PoisonAdmin takes changes again.")
             return led_to(request, reverse("nodes"))
         return render(request, "system/read_only.html", {**context, "error": NO_REASON}, status=400)
     return render(request, "system/read_only.html", context)
