@@ -90,7 +90,7 @@ def problem_response(error: Exception, context: Mapping[str, Any]) -> Response:
     """Return the response for whatever a view raised; what nobody foresaw is logged and becomes a plain 500."""
     request: HttpRequest = context["request"]._request  # noqa: SLF001
     status, code, detail, more = _described(error)
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, PoisonAdminError):
         logger.error("%s %s failed", request.method, request.path, exc_info=error)
     audit.note_refused(context["request"], status=status, code=code)
     content = problem(request, status=status, code=code, detail=detail, **more)
