@@ -161,7 +161,8 @@ def set_destination_enabled(name: str, *, enabled: bool, principal: Principal, r
         route_addresses(cursor)
         action = "destination.enabled" if enabled else "destination.disabled"
         audit.record(principal.name, action, "destination", name, note=reason)
-    return Destination.objects.get(name=name)
+    saved: Destination = Destination.objects.get(name=name)
+    return saved
 
 
 def _require_code_of_ours(principal: Principal, kind: str, before: Destination | None) -> None:

@@ -76,7 +76,7 @@ def exported(
         SECRET_KEY: wishes.secret_key,
         SPARK_REMOTE: wishes.spark_remote,
         MAIL_URL: wishes.mail_url,
-        ENCRYPTION_KEYS: wishes.encryption_keys or kept_secret(_secrets(wishes.home) / _file(ENCRYPTION_KEYS)),
+        ENCRYPTION_KEYS: _encryption_keys(wishes),
     }
     path = [str(PROJECT), *filter(None, [environment.get("PYTHONPATH")])]
     return without_secrets(environment) | {
@@ -125,6 +125,15 @@ def _secrets(home: Path) -> Path:
     directory = home / "secrets"
     directory.mkdir(mode=0o700, exist_ok=True)
     return directory
+
+
+def _encryption_keys(wishes: Wishes) -> str:
+    """Return the keys that are wished, and behind them those that have encrypted something here; made on first use."""
+    kept = _secrets(wishes.home) / _file(ENCRYPTION_KEYS)
+    if wishes.encryption_keys is None:
+        return kept_secret(kept)
+    former = kept.read_text().split() if kept.exists() else []
+    return "\n".join(dict.fromkeys([*wishes.encryption_keys.split(), *former]))
 
 
 def _file(name: str) -> str:

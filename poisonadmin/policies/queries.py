@@ -42,7 +42,7 @@ def _compiled(_count: int, _newest: int, _versions: int, _database: str) -> Poli
 
 
 def _specs() -> list[PolicySpec]:
-    rows = PolicyRow.objects.select_related("destination").order_by("id")
+    rows = PolicyRow.objects.select_related("destination").defer("destination__secrets").order_by("id")
     return [
         PolicySpec(
             pattern=row.match,

@@ -137,7 +137,7 @@ def test_another_place_makes_a_new_way_and_gets_no_login_of_the_old_one(admin: C
     assert sent(admin, "/connect/", moved | LOGIN) == "/connect/queues/"
     assert admin.get("/connect/target/")["Location"] == "/connect/"
     sent(admin, "/connect/", {"over": "1"})
-    assert "connect" not in admin.session
+    assert "connect_answers" not in admin.session
 
 
 def test_a_worker_checks_again_where_what_it_saw_is_gone(admin: Client) -> None:

@@ -22,7 +22,7 @@ from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.delivery.domain.lease import HEARTBEAT_SECONDS, LEASE_MARGIN_SECONDS, LEASE_SECONDS
 from poisonadmin.messages.domain.attempt import ATTEMPT_COLUMNS, AttemptRecord
 from workers.delivery.begun import BegunFile
-from workers.delivery.handler.journals import journal_directory
+from workers.delivery.handler.journals import journal_directory, remove_journals
 from workers.delivery.sessions import Session, Sessions
 
 FLUSH_SECONDS = 0.1
@@ -240,6 +240,9 @@ class NodeSession:
     def _connected(self) -> Session:
         if self._connection.closed or self._connection.broken:
             session = self._sessions.node()
+            if session.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
+                session.close()
+                raise psycopg.OperationalError("the database is a standby that is not promoted")
             self._is_unknown = session.execute(_IS_KNOWN, [self._id, self._started_at]).fetchone() is None
             if self._is_unknown:
                 self.stopping.set()
@@ -262,6 +265,8 @@ def enter(sessions: Sessions, *, claim_id: int, shard: int, budget_seconds: floa
         if row is None:
             return None
         node_id, started_at = int(str(row[0])), row[1]
+        # Those of a node with this id that another database knew are of no use to this one.
+        remove_journals(node_id)
         # Before its row is there: a node without its file has lost it, and whatever it held may have begun.
         begun = BegunFile(directory, node_id)
     _lock(sessions.node(), node_id)

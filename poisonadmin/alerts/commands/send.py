@@ -21,6 +21,7 @@ from poisonadmin.alerts.channels.contract import ChannelAnswer, HttpPost, Notice
 from poisonadmin.alerts.channels.registry import CHANNELS
 from poisonadmin.alerts.domain.kinds import AlertDeliveryState, ChannelKind
 from poisonadmin.alerts.domain.notices import MAX_TRIES, NoticeType, ReportedAlert, body_of, wait_seconds
+from poisonadmin.core.domain.encryption import UnreadableSecret
 from poisonadmin.core.domain.errors import error_text
 from poisonadmin.core.queries.rows import fetch
 from poisonadmin.store.models.alert import AlertDelivery, AlertRule
@@ -144,7 +145,13 @@ def _begin(delivery_id: int, rule_id: int | None, saved_id: int | None) -> _Try 
             _end(locked.id, AlertDeliveryState.DROPPED)
             return None
         cursor.execute(_BEGIN, [body, wait_seconds(locked.tries + 1), locked.id])
-    secrets = sender.secrets
+    try:
+        secrets = sender.secrets
+    except UnreadableSecret as error:
+        unsent = Notice(locked.webhook_id, body, sender.to, [], locked.at)
+        one = _Try(locked.id, rule_id, ChannelKind(channel), locked.tries + 1, locked.is_test, unsent)
+        _settle(one, ChannelAnswer(is_taken=False, text=error.detail))
+        return None
     if isinstance(sender, AlertRule) and (sender.old_secret_until is None or sender.old_secret_until <= locked.at):
         secrets = secrets[:1]
     notice = Notice(locked.webhook_id, body, sender.to, secrets, locked.at)

@@ -15,7 +15,8 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.secret_settings import ENCRYPTION_KEYS, FILE_OF, UnusableSecret, secret_setting
 
 MIN_KEY_CHARS = 32
-_MARK = "encrypted:"
+# What stands before a stored value: it is encrypted; it is as it is, although it begins like one of these.
+_MARK, _PLAIN = "encrypted:", "plain:"
 
 Secrets = TypeVar("Secrets", dict[str, str], list[str])
 
@@ -28,8 +29,8 @@ class UnreadableSecret(PoisonAdminError):
 
     def __init__(self) -> None:
         super().__init__(
-            f"No key in {FILE_OF[ENCRYPTION_KEYS]} decrypts a stored secret: add the key that encrypted it, or have"
-            " manage.py encrypt_secrets --forget remove what nobody can read."
+            f"No key in {FILE_OF[ENCRYPTION_KEYS]} decrypts a stored secret: add the key that encrypted it, or give"
+            " the secret anew."
         )
 
 
@@ -44,7 +45,7 @@ def encryption_keys(environment: Mapping[str, str]) -> list[str]:
 def encrypted(secrets: Secrets, environment: Mapping[str, str]) -> Secrets:
     """Return secrets as they are stored. Errors: `UnusableSecret`."""
     if not (keys := _ciphers(environment)):
-        return secrets
+        return _each(secrets, lambda value: _PLAIN + value if value.startswith((_MARK, _PLAIN)) else value)
     cipher = MultiFernet(keys)
     return _each(secrets, lambda value: _MARK + cipher.encrypt(value.encode()).decode())
 
@@ -54,7 +55,7 @@ def decrypted(secrets: Secrets, environment: Mapping[str, str]) -> Secrets:
 
     def opened(value: str) -> str:
         if not value.startswith(_MARK):
-            return value
+            return value.removeprefix(_PLAIN)
         try:
             return MultiFernet(_ciphers(environment)).decrypt(value.removeprefix(_MARK)).decode()
         except (InvalidToken, ValueError):

@@ -3,10 +3,13 @@
 The answers are in the session, the login among them, until everything is made or somebody starts over.
 """
 
+import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from django.core.serializers.json import DjangoJSONEncoder
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect, QueryDict
 from django.shortcuts import render
 from django.urls import path, reverse
@@ -16,6 +19,7 @@ from poisonadmin.brokers.domain.broker_names import DEFAULT_TEMPLATE, address_fo
 from poisonadmin.brokers.domain.brokers import InvalidSource
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.addresses import ANY_WORDS
+from poisonadmin.core.domain.encryption import decrypted, encrypted
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.rows import database_time
 from poisonadmin.destinations.queries import list_destinations
@@ -43,7 +47,7 @@ from poisonadmin.web.pages.forms import saved_or_shown
 from poisonadmin.web.pages.policy_fields import typed_settings
 from poisonadmin.web.pages.views import Section, SidebarEntry, page, require_known
 
-KEPT = "connect"
+MADE, ANSWERS = "connect", "connect_answers"
 STEPS = {
     "place": "Where from",
     "queues": "Queues",
@@ -62,7 +66,8 @@ class Guide:
 
     def __init__(self, request: HttpRequest, principal: Principal) -> None:
         self.request, self.principal = request, principal
-        self.answers: dict[str, Any] = dict(request.session.get(KEPT, {}))
+        kept = request.session.get(ANSWERS, "")
+        self.answers: dict[str, Any] = json.loads(decrypted([kept], os.environ)[0]) if kept else {}
 
     @property
     def place(self) -> Origin:
@@ -167,7 +172,8 @@ class Guide:
         }
 
     def _store(self) -> None:
-        self.request.session[KEPT] = self.answers
+        # With passwords, in a row of the database.
+        self.request.session[ANSWERS] = encrypted([json.dumps(self.answers, cls=DjangoJSONEncoder)], os.environ)[0]
 
 
 def _failure(check: BrokerCheckRow | None) -> str | None:
@@ -192,7 +198,7 @@ def start(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Show the first step, and keep its answer; a POST with `over` forgets all answers."""
     require_known(request, "of")
     if "over" in request.POST:
-        request.session.pop(KEPT, None)
+        request.session.pop(ANSWERS, None)
         return HttpResponseRedirect(reverse("connect"))
     guide = Guide(request, principal)
     kept = guide.place if guide.is_begun else None
@@ -279,7 +285,8 @@ def _begin(request: HttpRequest, guide: Guide) -> HttpResponse:
         since = database_time().isoformat()
         mode = form.cleaned_data["mode"]
         source = connect(replace(flow, is_enabled=mode not in ("observe", "off")), principal=guide.principal)
-        request.session[KEPT] = {
+        request.session.pop(ANSWERS, None)
+        request.session[MADE] = {
             "made": {
                 "source_id": source.id if source else None,
                 "destination": flow.delivers_to if flow.destination is None else flow.name,
@@ -318,7 +325,7 @@ _VIEWS: Mapping[str, Callable[[HttpRequest, Guide], HttpResponse]] = {
 def show_made(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render what was made, and the first message once there is one."""
     require_known(request)
-    made = request.session.get(KEPT, {}).get("made")
+    made = request.session.get(MADE, {}).get("made")
     if made is None:
         return HttpResponseRedirect(reverse("connect"))
     since = parse_filter({"address": made["patterns"] or [ANY_WORDS], "received_after": [made["since"]]})

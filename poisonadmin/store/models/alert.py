@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 from poisonadmin.alerts.domain.kinds import AlertDeliveryState, AlertKind, ChannelKind
 from poisonadmin.store.models.constraints import only_values_of
 from poisonadmin.store.models.report import SavedReport
-from poisonadmin.store.models.secret_fields import SecretListField
+from poisonadmin.store.models.secret_fields import SecretListField, WithoutSecrets
 
 
 class AlertRule(models.Model):
@@ -40,6 +40,8 @@ class AlertRule(models.Model):
     owner = models.CharField(max_length=255)
     version = models.IntegerField(db_default=1)
     updated_at = models.DateTimeField(db_default=Now())
+
+    objects = WithoutSecrets()
 
     class Meta:
         db_table = "alert_rule"

@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.core.domain.addresses import ANY_WORDS, MAX_ADDRESS_CHARS
 from poisonadmin.store.models.constraints import only_values_of
-from poisonadmin.store.models.secret_fields import SecretsField
+from poisonadmin.store.models.secret_fields import SecretsField, WithoutSecrets
 
 
 class DestinationKind(StrEnum):
@@ -46,6 +46,8 @@ class Destination(models.Model):
     version = models.IntegerField(db_default=1)
     created_at = models.DateTimeField(db_default=Now())
     updated_at = models.DateTimeField(db_default=Now())
+
+    objects = WithoutSecrets()
 
     class Meta:
         db_table = "destination"

@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.store.models.constraints import only_values_of
-from poisonadmin.store.models.secret_fields import SecretsField
+from poisonadmin.store.models.secret_fields import SecretsField, WithoutSecrets
 
 
 class SourceKind(StrEnum):
@@ -61,6 +61,8 @@ class Source(models.Model):
     returned = models.BigIntegerField(db_default=0)
     version = models.IntegerField(db_default=1)
     created_at = models.DateTimeField(db_default=Now())
+
+    objects = WithoutSecrets()
 
     class Meta:
         db_table = "source"

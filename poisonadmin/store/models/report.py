@@ -7,7 +7,7 @@ from django.db.models.functions import Now
 
 from poisonadmin.alerts.domain.kinds import ChannelKind
 from poisonadmin.store.models.constraints import only_values_of
-from poisonadmin.store.models.secret_fields import SecretListField
+from poisonadmin.store.models.secret_fields import SecretListField, WithoutSecrets
 
 
 class SavedReport(models.Model):
@@ -33,6 +33,8 @@ class SavedReport(models.Model):
     last_error = models.TextField(null=True)
     version = models.IntegerField(db_default=1)
     updated_at = models.DateTimeField(db_default=Now())
+
+    objects = WithoutSecrets()
 
     class Meta:
         db_table = "saved_report"

@@ -9,6 +9,14 @@ from django.db import models
 from poisonadmin.core.domain.encryption import decrypted, encrypted
 
 
+class WithoutSecrets(models.Manager[Any]):
+    """Reads rows without their secrets. Those are decrypted where they are used, and an unreadable one fails there."""
+
+    def get_queryset(self) -> "models.QuerySet[Any]":
+        """Return the rows."""
+        return super().get_queryset().defer("secrets")
+
+
 class SecretsField(models.JSONField):
     """Secrets by name; the names are for everybody to read."""
 

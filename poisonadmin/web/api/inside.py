@@ -39,9 +39,9 @@ def call_view(
             setattr(request, name, getattr(outer, name))
     found = resolve(request.path)
     response = found.func(request, **found.kwargs)
-    if response.status_code == 503:
+    if response.status_code == 503 and response.data["code"] == "unavailable":
         raise OperationalError(response.data["detail"])
-    if response.status_code >= 500:
+    if response.status_code >= 500 and response.status_code != 503:
         raise RuntimeError(f"{method} {request.path} failed: the log has its error")
     if response.status_code >= 400:
         errors = response.data.get("errors") or []

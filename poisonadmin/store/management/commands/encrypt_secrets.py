@@ -23,6 +23,8 @@ class Command(BaseCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         """Print how many there are, and each that no key decrypts."""
         has_keys = bool(encryption_keys(os.environ))
+        if options["forget"] and not has_keys:
+            raise CommandError(f"Without {FILE_OF[ENCRYPTION_KEYS]} no secret can be read: name that file first.")
         changed, lost = encrypt_anew(actor=BY, is_forgetting=options["forget"])
         for one in lost:
             self.stdout.write(f"{one}: {'removed' if options['forget'] else 'no key decrypts its secrets'}")
