@@ -31,8 +31,12 @@ pytest_plugins = [
 # Only sandboxes import the handlers: one of them kills what imports it. The settings for mypy change the environment.
 collect_ignore = ["handlers", "typing_settings.py"]
 
+# Other processes compute beside a property: its time says nothing about it.
+UNTIMED = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("untimed", UNTIMED)
+hypothesis.settings.load_profile("untimed")
 # `pytest --hypothesis-profile long …`: not in `make test`.
-hypothesis.settings.register_profile("long", max_examples=2000, stateful_step_count=60)
+hypothesis.settings.register_profile("long", UNTIMED, max_examples=2000, stateful_step_count=60)
 
 # `pytest -n 4` gives each process one group of tests after the other, these first, so that all are busy to the end:
 # those that wait for other processes beside those that compute.
@@ -131,15 +135,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Leave what is collected out of each search for garbage; and let Hypothesis read its table of characters, and our
-    modules' constants, before it times the first property.
-
-    In a fresh checkout that takes longer than its health check allows a first example.
-    """
+    """Leave what is collected out of each search for garbage."""
     gc.freeze()
     gc.enable()
-    if any(getattr(getattr(item, "obj", None), "is_hypothesis_test", False) for item in session.items):
-        hypothesis.find(hypothesis.strategies.text(), lambda _: True)
 
 
 @pytest.fixture(scope="session")
